@@ -6,6 +6,18 @@ import operator
 
 from mebp.errors import Error
 
+LARGEST_SCORE = 1e30  # of rewards and advantages: float32 has room for its products with what a loss is made of
+
+
+def as_float(value: object) -> float | None:
+    """Infinity for an integer beyond all floats, and None for what is not a number."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return None
+
 
 def whole_number(name: str, value: object, at_least: int) -> int:
     try:

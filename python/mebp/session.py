@@ -9,7 +9,7 @@ import numpy as np
 from mebp import arrays, generation, session_options
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import make_parent, user_path
+from mebp.files import make_parent, own_files, user_path
 from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
@@ -440,7 +440,7 @@ class Session(Sequences):
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """
-        self._session.load_adapter(os.fspath(user_path(folder)))
+        self._session.load_adapter(os.fspath(own_files(user_path(folder))))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.

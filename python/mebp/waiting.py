@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 
 from mebp.words import printable, say
 
@@ -14,6 +15,24 @@ def waiting(for_what: str) -> AbstractContextManager:
 
     console = Console(stderr=True)
     return console.status(Text(printable(for_what))) if console.is_terminal else nullcontext()
+
+
+_teller: ContextVar[Callable[[str], None]] = ContextVar("teller", default=lambda line: None)
+
+
+def tell(line: str) -> None:
+    """Says something to whoever waits: by what told_by has set, else to nobody."""
+    _teller.get()(line)
+
+
+@contextmanager
+def told_by(say: Callable[[str], None]) -> Iterator[None]:
+    """What `tell` calls within."""
+    token = _teller.set(say)
+    try:
+        yield
+    finally:
+        _teller.reset(token)
 
 
 @contextmanager

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewards of sampled completions: the same text on any number of threads, exact gradients, resumed bitwise."""
 
+import fcntl
 import json
+import shlex
+import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +22,8 @@ from mebp.training.options import TrainingOptions
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.commands import TIMEOUT, printed, refusal, running
 from support.commands import mebp as command
-from support.commands import refusal
 from support.pipeline import make_bundle, reference_for
 from support.textmodel import make_tokenizer
 
@@ -219,6 +223,42 @@ def test_command(bundle, folder, tmp_path):
     of_rollout = "reward", "reward_std", "rewards/high/mean", "completions/mean_length"
     assert all(steps[0].metrics[name] == steps[1].metrics[name] for name in of_rollout)
     assert {"entropy", "clip_ratio/region_mean"} <= steps[1].metrics.keys()
+
+
+def test_ctrl_c_ends_a_reward_command_before_its_step(bundle, folder, tmp_path):
+    """And the run goes on with the same bits."""
+    (tmp_path / "score.py").write_text(
+        "import fcntl, pathlib, sys, time\n"
+        "here, rows = pathlib.Path(__file__).parent, list(sys.stdin)\n"
+        "if (here / 'answered').exists():\n"  # the second call waits for ever
+        "    held = open(here / 'held', 'w')\n"
+        "    fcntl.flock(held, fcntl.LOCK_EX)\n"
+        "    (here / 'waits').touch()\n"
+        "    time.sleep(1000)\n"
+        "(here / 'answered').touch()\n"
+        "for number, _ in enumerate(rows): print(number)\n"
+    )
+    options = {"objective": "grpo", "reward": shlex.join([sys.executable, str(tmp_path / "score.py")]), "group": 2,
+               "max_completion": 4, "steps": 2, "lr": 2e-2, "reward_timeout": 0}  # fmt: skip
+    given = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    outputs = ["--state", tmp_path / "state", "--adapter-out", tmp_path / "adapter"]
+    data = folder / "prompts.jsonl"
+    with running(
+        "train", bundle, "--data", data, *given, *outputs, until=lambda _: (tmp_path / "waits").exists()
+    ) as run:
+        run.send_signal(signal.SIGINT)
+        assert run.wait(TIMEOUT) == 130
+        assert "stopped after step 1 of 2; continue with --resume" in printed(run.stdout) and not printed(run.stderr)
+    with (tmp_path / "held").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which it has no more
+
+    def train(folder: Path, **more: object) -> bytes:
+        (tmp_path / "answered").unlink(missing_ok=True)
+        mebp.train(bundle, data, **options, adapter_out=folder, **more, progress=False)
+        return (folder / "adapter_model.safetensors").read_bytes()
+
+    (tmp_path / "score.py").write_text("import sys\nfor number, _ in enumerate(sys.stdin): print(number)\n")
+    assert train(tmp_path / "adapter", state=tmp_path / "state", resume=True) == train(tmp_path / "whole")
 
 
 def test_rollouts(bundle, folder, tmp_path):

@@ -351,9 +351,67 @@ def test_tools_go_to_the_template(tmp_path, said, written):
     assert not data.notes
 
 
-def test_a_template_that_hides_tools_is_told(tmp_path):
+def test_what_a_template_hides_is_told(tmp_path):
     tokenizer = tokenizer_with(tmp_path, CHATML)
-    data = load(tmp_path, tokenizer, {"messages": TURNS}, {"messages": TURNS, "tools": TOOLS})
-    assert data.notes == [
-        f"{tmp_path / 'data.jsonl'}: the model's chat template writes no tools, so the model does not see them"
+    thinking = [{**turn, "reasoning_content": "Hm."} if turn["role"] == "assistant" else turn for turn in TURNS]
+    samples = [{"messages": TURNS, "id": 1}, {"messages": TURNS, "tools": TOOLS}, {"messages": thinking, "source": "x"}]
+    assert load(tmp_path, tokenizer, *samples).notes == [
+        f'{tmp_path / "data.jsonl"}: "id", "source" beside the samples\' own keys: not read',
+        f'{tmp_path / "data.jsonl"}: the model\'s chat template writes no "reasoning_content", "tools", so the model '
+        "does not see that",
     ]
+
+
+def test_what_a_template_writes_is_not_told(tmp_path):
+    template = template_of(
+        "{{ '<think>' + message['reasoning_content'] + '</think>' + message['content'] + '<|im_end|>' }}"
+    )
+    tokenizer = tokenizer_with(tmp_path, template)
+    data = load(tmp_path, tokenizer, {"messages": [USER, {**ANSWER, "reasoning_content": "Hm."}]})
+    assert learned(data.rows[0], tokenizer) == "<think>Hm.</think>Only 🙂\nme.<|im_end|>" and not data.notes
+
+
+@pytest.mark.parametrize("template", [CHATML, MARKED, END_UNMARKED, BRACKETED])
+def test_a_masked_turn_is_context(tmp_path, template):
+    tokenizer = tokenizer_with(tmp_path, template)
+    turns = [USER, {**ANSWER, "weight": 0}, *TURNS[2:]]
+    data = load(tmp_path, tokenizer, {"messages": turns}, {"messages": TURNS})
+    assert [learned(row, tokenizer) for row in data.rows] == [
+        "So.  <|im_end|>",
+        "Only 🙂\nme.<|im_end|>So.  <|im_end|>",
+    ]
+    assert data.rows[0].ids.tolist() == data.rows[1].ids.tolist()
+    last = load(tmp_path, tokenizer, {"messages": [*TURNS[:3], {**TURNS[3], "train": False}]})
+    assert learned(last.rows[0], tokenizer) == "Only 🙂\nme.<|im_end|>" and not (data.notes or last.notes)
+
+
+def test_a_masked_turn_of_two_marks(tmp_path):
+    """A template may mark what was thought and what was said apart: then they are found without its marks."""
+    two = [
+        "{% generation %}" + part + "{% endgeneration %}" for part in ("a", "{{ message['content'] + '<|im_end|>' }}")
+    ]
+    tokenizer = tokenizer_with(tmp_path, template_of("|".join(two)))
+    data = load(tmp_path, tokenizer, {"messages": [USER, {**ANSWER, "weight": 0}, *TURNS[2:]]})
+    assert learned(data.rows[0], tokenizer) == "a|So.  <|im_end|>"
+
+
+def test_samples_with_nothing_to_learn_are_left_out_and_counted(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, CHATML)
+    unlearned = {"messages": [USER, {**ANSWER, "weight": 0}]}
+    data = load(tmp_path, tokenizer, {"messages": TURNS, "label": False}, unlearned, {"messages": TURNS, "label": True})
+    assert len(data.rows) == 1
+    assert data.notes == [f"{tmp_path / 'data.jsonl'}: 2 of 3 samples are marked as not to be learned"]
+    pairs = [{"prompt": "a", "completion": "b", "weight": weight} for weight in (0, 1)]
+    assert len(load(tmp_path, tokenizer, *pairs).rows) == 1
+    texts = load(tmp_path, tokenizer, {"text": "ab", "train": 0}, {"text": "cd"})
+    assert learned(texts.rows[0], tokenizer) == "cd<|endoftext|>"
+    with pytest.raises(Error, match="data.jsonl: every sample is marked as not to be learned; mark some with 1"):
+        load(tmp_path, tokenizer, unlearned)
+
+
+def test_a_completion_of_messages_alone_counts(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, CHATML)
+    data = load(tmp_path, tokenizer, {"prompt": [*TURNS, USER], "completion": [ANSWER]})
+    assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.<|im_end|>"
+    whole = load(tmp_path, tokenizer, {"messages": [*TURNS, USER, ANSWER]})
+    assert data.rows[0].ids.tolist() == whole.rows[0].ids.tolist()

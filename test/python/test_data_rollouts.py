@@ -141,6 +141,16 @@ REFUSED = [
     (group({"text": "a", "rewards": 1}), ', completion 2: "rewards" is a number; give a list of numbers'),
     (group({"text": "a"}), ", completion 2: has 0 rewards where the first has 1; give each as many"),
     (group({"text": "a", "rewards": [1, 2]}), ", completion 2: has 2 rewards where the first has 1; give each as many"),
+    (group({"ids": [1, 2**70], "reward": 1}), ', completion 2: "ids" is not a list of token ids; give whole numbers'),
+    ({"prompt_ids": [2**31], "completions": [GOOD, GOOD]}, ': "prompt_ids" is not a list of token ids; give whole'),
+    ({"prompt": 3, "prompt_ids": [1], "completions": [GOOD, GOOD]}, ': "prompt" is a number; give a string'),
+    (group({"text": "a", "reward": float("inf")}), ", completion 2: its reward is inf; give a finite number"),
+    (group({"text": "a", "reward": 10**400}), f", completion 2: its reward is 1{'0' * 39}; give a finite number"),
+    (group({"text": "a", "reward": 1e31}), ", completion 2: its reward is 1e+31; give one of at most 1e+30"),
+    (
+        group({"ids": [1, 2], "logps": [-1e31, None]}),
+        ', completion 2: a number in "logps" is -1e+31; give one of at most 1e+30',
+    ),
     (group({**GOOD, "advantage": 1}), ", completion 2: not all completions have an advantage; give one to each, or"),
     (group({**GOOD, "advantage": "big"}), ", completion 2: \"advantage\" is 'big'; give a finite number"),
 ]

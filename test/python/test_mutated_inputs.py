@@ -16,7 +16,7 @@ from mebp.training.config import read_config
 from support.opened import Opened
 
 MUTANTS = 1500
-KINDS = {"bundle": Path, "lr": float, "steps": int, "resume": bool, "schedule": str, "adapter_out": Path}
+KINDS = {"bundle": Path, "lr": float, "steps": int, "clip_recompute": bool, "schedule": str, "adapter_out": Path}
 TURNS = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": [{"type": "text", "text": "I."}]}]
 LINES = [
     {"text": "a\u2028b", "id": 3},
@@ -25,7 +25,7 @@ LINES = [
     {"instruction": "a", "input": "", "output": "b", "system": "c"},
     {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
 ]
-CONFIG = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nresume: true\nadapter-out: &a out\nschedule: linear\n"
+CONFIG = "# a run\nbundle: a.mebp\nlr: 2e-4\nsteps: 3\nclip_recompute: true\nadapter-out: &a out\nschedule: linear\n"
 STORED = {
     "precision": "bf16",
     "weights": "int4",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewards by functions and by commands, and all that may be wrong with them."""
 
+import importlib.util
 import json
 import shlex
 import sys
@@ -12,7 +13,7 @@ import pytest
 import mebp
 from mebp import Error
 from mebp.data.prompts import Prompt
-from mebp.rewards import Sampled, load_rewards
+from mebp.rewards import Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
 from mebp.tokenizer import Tokenizer
 from support.textmodel import make_text_bundle
@@ -112,6 +113,34 @@ def test_a_module_of_the_current_folder_is_found(functions, tmp_path, monkeypatc
         monkeypatch.delitem(sys.modules, name)
 
 
+def test_what_lies_in_the_current_folder_shadows_nothing(functions, tmp_path, monkeypatch):
+    """At no time: installed modules come first, and what else is only looked for is not found there."""
+    for name in ("json", "colorsys", "onnx_ir", "may_be_installed"):  # of colorsys nothing is imported so far
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')\n")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    source = "import json, colorsys\ndef reward(completions):\n    import later_of_here\n    return [1.0] * 4\n"
+    (tmp_path / "reward_of_here.py").write_text(source)
+    (tmp_path / "later_of_here.py").write_text("import json, colorsys\n")
+    before = [*sys.path]
+    rewards = load_rewards(["reward_of_here:reward", "reward_of_here.py:reward"])
+    assert sys.path == before and importlib.util.find_spec("may_be_installed") is None
+    assert rewards.score(batch()).rewards.sum() == 8
+    assert sys.path == before and importlib.util.find_spec("may_be_installed") is None
+    assert not (tmp_path / "ran").exists()
+    for name in ("reward_of_here", "later_of_here"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_reward_that_raises_leaves_the_path_as_it_was(functions, tmp_path):
+    before = [*sys.path]
+    rewards = functions("def reward(completions):\n    raise ValueError('no')\n")
+    score_error(rewards, batch())
+    (tmp_path / "broken.py").write_text("import sys\nsys.path.insert(0, 'of its own')\nraise ValueError\n")
+    with pytest.raises(Error):
+        load_rewards(["broken.py:reward"])
+    assert sys.path == ["of its own", *before]
+
+
 def test_several_rewards_are_side_by_side(functions):
     rewards = functions(
         "def one(completions):\n    return [1.0] * 4\ndef two(completions):\n    return [2.0] * 4\n",
@@ -164,6 +193,20 @@ FAULTY = [
         "return [1.0, 1.0, float('inf'), 1.0]",
         "gives inf for data.jsonl:2, completion 1; give a finite number, or None for none",
     ),
+    (
+        "return [1.0, 10**400, 1.0, 1.0]",
+        "gives inf for data.jsonl:1, completion 2; give a finite number, or None for none",
+    ),
+    (
+        "return [1.0, 10**5000, 1.0, 1.0]",
+        "gives inf for data.jsonl:1, completion 2; give a finite number, or None for none",
+    ),
+    ("return [1.0, -1e31, 1.0, 1.0]", "gives -1e+31 for data.jsonl:1, completion 2; give one of at most 1e+30"),
+    (
+        "return [1.0, [10**5000], 1.0, 1.0]",
+        "gives a list that cannot be written for data.jsonl:1, completion 2; give a number or None",
+    ),
+    ("return 10**5000", "gives a int that cannot be written; give a list with a number for each"),
     ("return [1.0, 1.0, 1.0, 'good']", "gives 'good' for data.jsonl:2, completion 2; give a number or None"),
     ("return [1.0, [1.0, 2.0], 1.0, 1.0]", "gives [1.0, 2.0] for data.jsonl:1, completion 2; give a number or None"),
 ]
@@ -185,6 +228,11 @@ def test_what_is_no_reward_is_refused(functions, body, line):
         ("print(1.0)\nprint('good')", "writes 'good' for data.jsonl:1, completion 2, which is not JSON"),
         ("print('{\"score\": 1}')", 'writes no "reward" for data.jsonl:1, completion 1; write a number, or'),
         ("[print('NaN') for _ in range(4)]", "gives nan for data.jsonl:1, completion 1; give a finite number"),
+        ("[print('1e400') for _ in range(4)]", "gives inf for data.jsonl:1, completion 1; give a finite number"),
+        ("[print('9' * 400) for _ in range(4)]", "gives inf for data.jsonl:1, completion 1; give a finite number"),
+        ("[print('9' * 5000) for _ in range(4)]", "writes '99999"),
+        ("[print('[' * 5000) for _ in range(4)]", "writes '[[[[["),
+        ("[print('{\"reward\": 1e400}') for _ in range(4)]", "gives inf for data.jsonl:1, completion 1; give a finite"),
         ("[print('\"a\"') for _ in range(4)]", "gives 'a' for data.jsonl:1, completion 1; give a number or None"),
     ],
 )
@@ -211,6 +259,30 @@ def test_what_cannot_be_loaded_is_refused(functions, written, line):
     with pytest.raises(Error) as error:
         load_rewards([written])
     assert str(error.value) == " ".join(f"reward {written}: {line}".split())
+
+
+def test_a_measure_that_no_float_holds_is_left_out():
+    source = 'for row in rows: print(\'{"reward": 1, "size": \' + \'9\' * 400 + \', "depth": 1e999, "kept": 2}\')'
+    assert load_rewards([command(source)]).score(batch()).metrics.keys() & {"size", "depth", "kept"} == {"kept"}
+
+
+def test_a_command_is_words_and_no_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.quote("import sys; [print(len(sys.argv)) for _ in sys.stdin]")
+    written = (
+        f"{shlex.quote(sys.executable)} -c {words} ; touch ran && touch ran | touch ran > ran $(touch ran) `touch ran`"
+    )
+    assert load_rewards([written]).score(batch()).rewards.sum() == 4 * 16
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_command_has_a_time_and_the_run_may_end_it():
+    slow = command("import time; time.sleep(1000)")
+    assert score_error(load_rewards([slow], timeout=0.2), batch()).endswith(
+        "has not answered after 0.2 s; give it more with --reward-timeout, or 0 for no limit"
+    )
+    with pytest.raises(StoppedError):
+        load_rewards([slow], timeout=0, stop=lambda: True).score(batch())
 
 
 def test_a_reward_is_needed():

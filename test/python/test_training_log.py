@@ -39,6 +39,27 @@ def test_a_last_line_that_a_full_disk_cut_is_left_out(tmp_path):
     assert RunLog(path, resume_at=1).entries == [record(1)] and path.read_text() == whole
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "1",
+        '{"step": 1e999, "loss": 1}',
+        '{"step": 1, "eval_loss": ' + "9" * 400 + "}",
+        '{"step": 1, "eval_loss": 1, "more": ' + "9" * 400 + "}",
+        '{"step": 1, "eval_loss": ' + "9" * 5000 + "}",
+        '{"step": 1, "eval_loss": "low"}',
+        "[" * 5000,
+    ],
+)
+def test_what_is_no_log_is_one_line(tmp_path, line):
+    path = tmp_path / "run.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(Error) as caught:
+        read_log(path)
+    assert str(caught.value).startswith(f"{path}: is not a log of mebp train; ")
+
+
 def test_a_table_has_the_same(tmp_path):
     path, other = tmp_path / "run.csv", tmp_path / "training.csv"
     entries = [record(1), record(2), Evaluation(2, 2.5), record(3), Test(2, 2.75)]

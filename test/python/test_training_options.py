@@ -40,6 +40,15 @@ from mebp.training.options import TrainingOptions
             {"report_to": "tensorboard, mlflow"},
             "--report-to is 'mlflow'; choose tensorboard, wandb, trackio, or several with commas",
         ),
+        ({"reward_timeout": -1.0, "objective": "grpo"}, "--reward-timeout is -1; give seconds, or 0 for no limit"),
+        (
+            {"reward_timeout": float("inf"), "objective": "grpo"},
+            "--reward-timeout is inf; give seconds, or 0 for no limit",
+        ),
+        (
+            {"reward_timeout": 1.0},
+            "--reward-timeout is of completions that the model writes; give --objective grpo or ppo, too",
+        ),
         ({"eval_every": 2}, "--eval-every needs --eval FILE, the data to measure the loss on"),
     ],
 )

@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base",
         metavar="MODEL",
-        help="the base model's folder, bundle, GGUF file or hub id (default: what the adapter says)",
+        help="the base model's folder, bundle, GGUF file or hub id, with @REVISION, too (default: what the adapter "
+        "says, if it is here)",
     )
 
 

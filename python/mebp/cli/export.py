@@ -11,7 +11,9 @@ from mebp.words import say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="a Hugging Face folder, a hub id, a GGUF file, or packaged:smollm2"
+        "model",
+        metavar="MODEL",
+        help="a Hugging Face folder, a hub id (with @REVISION, too), a GGUF file, or packaged:smollm2",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
     parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")

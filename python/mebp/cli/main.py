@@ -3,6 +3,7 @@
 
 import argparse
 import difflib
+import itertools
 import os
 import signal
 import sys
@@ -62,6 +63,22 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
+
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, but what takes one value is given once: else the last one would win in silence."""
+        seen: dict[int, str] = {}
+        for word in itertools.takewhile(lambda word: word != "--", args or ()):
+            name = word.split("=")[0] if word.startswith("--") else word[:2]
+            action = self._option_string_actions.get(name)
+            if action is None or isinstance(action, argparse._AppendAction):
+                continue
+            if id(action) in seen:
+                first = seen[id(action)]
+                self.error(f"{name} is given twice" if first == name else f"{first} and {name} are both given")
+            seen[id(action)] = name
+        return super().parse_known_args(args, namespace)
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raises Error for arguments that nothing takes, with the option that the first may mean."""

@@ -2,7 +2,7 @@
 """mebp train MODEL --data FILE"""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from mebp.cli.connection import add_connection
@@ -30,13 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=None,
         metavar="MODEL",
-        help="a Hugging Face folder, a hub id or packaged:smollm2, which is exported and compiled first; or a bundle",
+        help="a Hugging Face folder, a hub id (with @REVISION, too) or packaged:smollm2, which is exported and "
+        "compiled first; or a bundle",
     )
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help="read options from this YAML file, by their names here; the command line wins",
+    )
+    parser.add_argument(
+        "--allow-code",
+        action="store_true",
+        help="let --config run code: rewards that are Python functions or commands",
     )
     _add_data(parser.add_argument_group("what it learns from, and how").add_argument)
     _add_length(parser.add_argument_group("how long").add_argument)
@@ -50,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(add: Callable) -> None:
-    add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
+    add(
+        "--data",
+        action="append",
+        metavar="FILE",
+        help=f"{DATA_FORMS}; also several, FILE:0.2 with its share of an epoch",
+    )
     add(
         "--task",
         metavar="NAME",
@@ -154,6 +165,12 @@ def _add_objective(add: Callable) -> None:
         metavar="WHAT",
         help="MODULE:FUNCTION as TRL has it, a command that reads and writes JSON lines, or NAME.mebp; also several",
     )
+    add(
+        "--reward-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="end a reward command, with all that it started, if a call takes longer (default: 300; 0: no limit)",
+    )
     add("--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data")
     kinds = objective_kinds()
     for name, value, help in objective_helps():
@@ -172,11 +189,11 @@ def run(arguments: argparse.Namespace) -> int:
     for name, kind in optimizer_option_kinds().items():
         if name in given and kind is tuple:
             given[name] = convert(flag(name), given[name], kind)
-    file = given.pop("config", None)
+    file, allow_code = given.pop("config", None), given.pop("allow_code", False)
 
     from mebp.training.request import Request
 
-    request = Request.of({**_from_file(file), **given})
+    request = Request.of({**_from_file(file, given, allow_code), **given})
     for option, path in outputs_of(request.training).items():
         check_no_input(option, path, {"--config": file})
 
@@ -184,10 +201,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if stopped_by is None else BY_SIGNAL + stopped_by
 
 
-def _from_file(file: Path | None) -> dict[str, object]:
+def _from_file(file: Path | None, given: Collection[str], allow_code: bool) -> dict[str, object]:
     if file is None:
         return {}
     from mebp.training.config import read_config
     from mebp.training.request import request_kinds
 
-    return read_config(file, request_kinds())
+    return read_config(file, request_kinds(), given, allow_code)

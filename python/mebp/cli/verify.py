@@ -22,7 +22,10 @@ _MOST_LINES = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
     parser.add_argument(
-        "--reference", metavar="DIR", help="take config.json from this model folder or hub id (default: the bundle's)"
+        "--reference",
+        metavar="DIR",
+        help="take config.json from this model folder, or from a hub id (with @REVISION, too) that is in the cache "
+        "(default: the bundle's)",
     )
     add_adapter(parser)
     parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")

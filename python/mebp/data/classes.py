@@ -2,7 +2,7 @@
 """Texts with the class that each is of, or each of their words."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -11,13 +11,16 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
-from mebp.data.reading import json_objects
-from mebp.data.values import kind, read_string
+from mebp.data.json_values import kind, read_string
+from mebp.data.reading import objects_of
+from mebp.data.sources import Source
+from mebp.data.stream import opened
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _Sample = TypeVar("_Sample")
+_MOST_CLASSES = 1 << 16  # each has a row of weights, and where classes have no names, one that is made up
 _WANTED = 'give {"text", "label"}, with or without "text_pair", a line'
 
 
@@ -32,6 +35,8 @@ class Label:
     def read(cls, where: str, key: str, value: object) -> "Label":
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise Error(f'{where}: "{key}" is {kind(value)}; give the name of a class or its number')
+        if isinstance(value, int) and abs(value) > _MOST_CLASSES:
+            raise Error(f'{where}: "{key}" is {value!r:.40}; number the classes from 0, or give their names')
         return cls(where, value)
 
     def number(self, classes: Sequence[str]) -> int:
@@ -57,18 +62,18 @@ def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
     return [_read(where, entry) for where, entry in read_entries(path, ("text", "label"), _WANTED)]
 
 
-def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> list[tuple[str, dict]]:
-    """The objects of a file of JSON, which have these keys, and where each is; `wanted` says what else to give."""
-    path = user_path(path)
-    text = read_text(path, "check the path")
-    if text.strip() and text.lstrip()[0] not in "[{":
-        raise Error(f"{path}: is not JSON; {wanted}")
-    entries = [(f"{path}:{number}", entry) for number, entry in json_objects(path, text)]
-    for where, entry in entries:
-        for key in keys:
-            if key not in entry:
-                raise Error(f'{where}: has no "{key}"; {wanted}')
-    return entries
+def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> Iterator[tuple[str, dict]]:
+    """The objects of a file of JSON, or of those in a folder, which have these keys, and where each is; `wanted` says
+    what else to give."""
+    for each in Source(user_path(path)).files():
+        with opened(each) as file:
+            if file.head.strip() and file.head.lstrip()[0] not in "[{":
+                raise Error(f"{each}: is not JSON; {wanted}")
+            for number, entry in objects_of(each, file):
+                for key in keys:
+                    if key not in entry:
+                        raise Error(f'{each}:{number}: has no "{key}"; {wanted}')
+                yield f"{each}:{number}", entry
 
 
 def _read(where: str, entry: dict) -> Classified:

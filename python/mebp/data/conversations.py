@@ -80,23 +80,19 @@ def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
     return Turns(text, list(compress(spans, learned)), marked=False, complete=True)
 
 
-def unread_keys(samples: Sequence[Conversation], template: ChatTemplate) -> list[str]:
-    """What turns have beside role and content, and "tools", where the first sample with it looks the same without."""
-    first: dict[str, Conversation] = {}
-    for sample in samples:
-        for key in {key for message in sample.messages for key in message if message[key]} - {"role", "content"}:
-            first.setdefault(key, sample)
-        if sample.tools:
-            first.setdefault("tools", sample)
-    return sorted(key for key, sample in first.items() if _looks_alike(sample, key, template))
+def keys_beside(sample: Conversation) -> set[str]:
+    """What turns have beside role and content, and "tools"."""
+    keys = {key for message in sample.messages for key in message if message[key]} - {"role", "content"}
+    return keys | ({"tools"} if sample.tools else set())
 
 
-def _looks_alike(sample: Conversation, key: str, template: ChatTemplate) -> bool:
+def is_hidden(sample: Conversation, key: str, template: ChatTemplate) -> bool:
+    """Whether the conversation looks as if it did not have what keys_beside found there."""
     without = [{name: value for name, value in message.items() if name != key} for message in sample.messages]
     text = template.render(sample.messages, tools=sample.tools)
     try:
         return text == template.render(without, tools=None if key == "tools" else sample.tools)
-    except Error:  # it looks for what is not there
+    except Error:  # the template looks for what is not there
         return False
 
 

@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mebp.data.json_values import check_value, kind, read_string
 from mebp.data.marks import is_learned, is_mark
 from mebp.data.turns import SHAREGPT_TURN, TURN, Message, Turns, read_messages, read_turns
-from mebp.data.values import kind, read_string
 from mebp.errors import Error
 from mebp.objective_traits import those_that
 
@@ -121,6 +121,8 @@ def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
     turns = _turns(where, form, entry)
     if not any(turn["role"] == "assistant" for turn in turns.messages):
         raise Error(f"{where}: has no turn of the assistant, so there is nothing to learn; leave it out")
+    answers = {index for index, turn in enumerate(turns.messages) if turn["role"] == "assistant"}
+    common["learned"] &= answers > turns.masked
     return Conversation(where, turns.messages, read_tools(where, entry), turns.masked, **common)
 
 
@@ -135,6 +137,7 @@ def read_tools(where: str, entry: Mapping[str, object]) -> list[dict] | None:
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         found = "a list of something else" if isinstance(tools, list) else kind(tools)
         raise Error(f'{where}: "tools" is {found}; give a list of objects')
+    check_value(f'{where}: "tools"', tools or [])
     return tools
 
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mebp.data.json_values import read_string
 from mebp.data.turns import read_messages
-from mebp.data.values import read_string
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
 

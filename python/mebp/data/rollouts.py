@@ -11,15 +11,17 @@ from functools import cached_property
 import numpy as np
 
 from mebp.data.forms import read_tools
-from mebp.data.prompt_text import PromptTokens, check_kept_out
+from mebp.data.json_values import kind, read_string
+from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
-from mebp.data.values import kind, read_string
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
+from mebp.numbers import LARGEST_SCORE, as_float
 from mebp.tokenizer import Tokenizer
 
 _OWN = ("prompt", "prompt_ids", "completions")
+_BEYOND = 1 << 31  # which no id reaches
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def load_rollouts(
     path = user_path(path)
     reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length, least)
     rows = []
-    for number, entry in json_objects(path, read_text(path, "check the path")):
+    for number, entry in json_objects(path):
         rows.append(reader.rollout(f"{path}:{number}", entry))
         if len(rows[-1].completions) != len(rows[0].completions):
             raise Error(
@@ -127,7 +129,7 @@ class _Reader:
         columns = {name: value for name, value in entry.items() if name not in _OWN}
         if "prompt_ids" in entry:
             ids = self._tokens.checked(where, _ids(where, entry, "prompt_ids"), "the prompt")
-            written = entry.get("prompt", self._tokenizer.decode(ids))
+            written = read_written(where, entry, "prompt") if "prompt" in entry else self._tokenizer.decode(ids)
         else:
             written = read_prompt(where, entry)
             ids = self._tokens.of_prompt(where, written, read_tools(where, entry))
@@ -178,15 +180,18 @@ class _Reader:
 
 def _ids(where: str, entry: dict, key: str) -> list[int]:
     ids = entry[key]
-    if not isinstance(ids, list) or not all(type(each) is int and each >= 0 for each in ids):
+    if not isinstance(ids, list) or not all(type(each) is int and 0 <= each < _BEYOND for each in ids):
         raise Error(f'{where}: "{key}" is not a list of token ids; give whole numbers of at least 0')
     return ids
 
 
 def _number(where: str, value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = as_float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if number is None or not math.isfinite(number):
         raise Error(f"{where}: {name} is {value!r:.40}; give a finite number")
-    return float(value)
+    if abs(number) > LARGEST_SCORE:
+        raise Error(f"{where}: {name} is {number:g}; give one of at most {LARGEST_SCORE:g}")
+    return number
 
 
 def _listed(where: str, entry: dict, key: str, length: int, advice: str = "give one each") -> list:

@@ -10,7 +10,7 @@ from pathlib import Path
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.classes import Label, cut_notes, own_row, read_entries, some_of
 from mebp.data.dataset import Dataset
-from mebp.data.values import kind
+from mebp.data.json_values import kind
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
@@ -38,9 +38,9 @@ def _read(where: str, entry: dict) -> Tagged:
     for key, value in (("tokens", words), ("labels", labels)):
         if not isinstance(value, list):
             raise Error(f'{where}: "{key}" is {kind(value)}; {_WANTED}')
-    wrong = next((word for word in words if not isinstance(word, str)), None)
-    if wrong is not None:
-        raise Error(f'{where}: one of "tokens" is {kind(wrong)}; {_WANTED}')
+    wrong = [kind(word) for word in words if not isinstance(word, str)]
+    if wrong:
+        raise Error(f'{where}: one of "tokens" is {wrong[0]}; {_WANTED}')
     if len(words) != len(labels):
         raise Error(f"{where}: has {len(words)} tokens and {len(labels)} labels; give a label for each")
     ignored = [type(label) is int and label == IGNORED_LABEL for label in labels]

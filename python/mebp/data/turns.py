@@ -4,8 +4,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mebp.data.json_values import kind, parse_json, read_string
 from mebp.data.marks import is_learned, is_mark
-from mebp.data.values import kind, parse_json, read_string
 from mebp.errors import Error
 
 ROLES = ("system", "developer", "user", "assistant", "tool")

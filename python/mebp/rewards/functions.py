@@ -7,12 +7,13 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from mebp.errors import Error, reason
-from mebp.rewards.sampled import Given, Progress, Sampled
+from mebp.rewards.sampled import Given, Progress, Sampled, shown
 
 _OWN = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 
@@ -23,8 +24,9 @@ class FunctionReward:
     It is given `trainer_state`, `log_extra` and `log_metric`, too, and of all that only what it has parameters for.
     """
 
-    def __init__(self, function: Callable, name: str) -> None:
-        self._function, self.name = function, name
+    def __init__(self, function: Callable, name: str, folder: str) -> None:
+        """folder: where it may import from, beside the usual places."""
+        self._function, self.name, self._folder = function, name, folder
         self._metrics: dict[str, list[float]] = {}
 
     def __call__(self, batch: Sequence[Sampled], progress: Progress) -> Given:
@@ -37,7 +39,7 @@ class FunctionReward:
         try:
             return Given(list(rewards), self._metrics)
         except TypeError as error:
-            raise Error(f"reward {self.name}: gives {rewards!r:.60}; give a list with a number for each") from error
+            raise Error(f"reward {self.name}: gives {shown(rewards)}; give a list with a number for each") from error
 
     def _call(self, batch: Sequence[Sampled], progress: Progress) -> object:
         arguments = {
@@ -52,8 +54,9 @@ class FunctionReward:
         parameters = inspect.signature(self._function).parameters.values()
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             arguments = {each.name: arguments[each.name] for each in parameters if each.name in arguments}
-        rewards = self._function(**arguments)
-        return asyncio.run(rewards) if inspect.iscoroutine(rewards) else rewards
+        with _importable(self._folder):
+            rewards = self._function(**arguments)
+            return asyncio.run(rewards) if inspect.iscoroutine(rewards) else rewards
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raises mebp.Error where the function needs a column that the data does not have."""
@@ -79,31 +82,40 @@ class FunctionReward:
 
 
 def load_function(module_name: str, function_name: str) -> FunctionReward:
-    """The function of a module, or of a file that ends in .py; modules are also looked for in the current folder."""
+    """The function of a module, or of a file that ends in .py. Modules are also looked for in the current folder, and
+    what a file imports also beside it, both after all other places."""
     written = f"{module_name}:{function_name}"
+    is_file = module_name.endswith(".py")
+    folder = str(Path(module_name).resolve().parent) if is_file else os.getcwd()
     try:
-        module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_module(module_name)
+        with _importable(folder):
+            module = _load_file(Path(module_name)) if is_file else importlib.import_module(module_name)
     except Exception as error:  # whatever a user's module raises
         raise Error(f"reward {written}: cannot be loaded ({reason(error)}); check module and path") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         have = "is no function" if hasattr(module, function_name) else "is not there"
         raise Error(f"reward {written}: {function_name} {have}; name a function of {module_name}")
-    return FunctionReward(function, function_name)
+    return FunctionReward(function, function_name, folder)
 
 
-def _load_module(name: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # and stays, for what the module imports when it is called
-    return importlib.import_module(name)
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Only while the user's own code runs: libraries look for modules that need not be there, and whatever is called
+    so in the folder would run."""
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        for index in reversed(range(len(sys.path))):
+            if sys.path[index] == folder:
+                del sys.path[index]
+                break
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError("no such file")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mebp.data.prompts import Prompt
 from mebp.errors import Error
+from mebp.numbers import LARGEST_SCORE, as_float
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,20 @@ def checked(name: str, rewards: Sequence[object], batch: Sequence[Sampled]) -> l
         )
     numbers = []
     for value, one in zip(rewards, batch, strict=True):
-        try:
-            number = math.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            number = None
+        number = math.nan if value is None else as_float(value)
         if isinstance(value, str | bytes) or number is None:
-            raise Error(f"reward {name}: gives {value!r:.60} for {one.where}; give a number or None")
+            raise Error(f"reward {name}: gives {shown(value)} for {one.where}; give a number or None")
         if value is not None and not math.isfinite(number):
             raise Error(f"reward {name}: gives {number} for {one.where}; give a finite number, or None for none")
+        if abs(number) > LARGEST_SCORE:
+            raise Error(f"reward {name}: gives {number:g} for {one.where}; give one of at most {LARGEST_SCORE:g}")
         numbers.append(number)
     return numbers
+
+
+def shown(value: object) -> str:
+    """The beginning of what `value` is, also where Python refuses to write it, as it does with huge integers."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # whatever a user's class raises
+        return f"a {type(value).__name__} that cannot be written"

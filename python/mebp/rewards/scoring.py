@@ -2,14 +2,14 @@
 """Several rewards of the same completions."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mebp.errors import Error
 from mebp.rewards.bundles import load_bundle
-from mebp.rewards.commands import CommandReward
+from mebp.rewards.commands import TIMEOUT, CommandReward
 from mebp.rewards.functions import FunctionReward, load_function
 from mebp.rewards.sampled import Progress, Reward, Sampled, checked
 
@@ -67,18 +67,24 @@ class Rewards:
         return Scores(np.stack(columns, axis=1), metrics)
 
 
-def load_rewards(written: Sequence[str]) -> Rewards:
+def load_rewards(written: Sequence[str], timeout: float = TIMEOUT, stop: Callable[[], bool] = lambda: False) -> Rewards:
     """Each a NAME.mebp or NAME.mebp:ADAPTER, a MODULE:FUNCTION, where MODULE may be a file that ends in .py, or else a
     command.
 
-    Raises mebp.Error where one cannot be loaded or run.
+    timeout: seconds that a command may take for a call, 0 for no limit. stop: when it becomes true, a command is ended
+    and `score` raises StoppedError. Raises mebp.Error where one cannot be loaded or run.
     """
-    return Rewards([_load(each) for each in written])
+    return Rewards([_load(each, timeout, stop) for each in written])
 
 
-def _load(written: str) -> Reward:
-    if _BUNDLE.fullmatch(written):
+def runs_code(written: str) -> bool:
+    """Whether loading or calling this reward runs code that is not mebp's."""
+    return not _BUNDLE.fullmatch(written)
+
+
+def _load(written: str, timeout: float, stop: Callable[[], bool]) -> Reward:
+    if not runs_code(written):
         return load_bundle(written)
     if match := _FUNCTION.fullmatch(written):
         return load_function(match["module"], match["function"])
-    return CommandReward(written)
+    return CommandReward(written, timeout, stop)

@@ -122,7 +122,7 @@ def read_log(path: Path) -> list[Entry]:
     whole = content[: content.rfind(b"\n") + 1] or content  # a full disk cuts the last line
     try:
         return [_entry(line) for line in _parse(path, whole.decode())]
-    except (ValueError, TypeError, KeyError, csv.Error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
         raise Error(f"{path}: is not a log of mebp train; {_ADVICE}") from error
 
 
@@ -139,7 +139,7 @@ def _entry(line: dict) -> Entry:
     kinds = {"eval_loss": Evaluation, "test_loss": Test}
     kind = next((kind for name, kind in kinds.items() if name in line), Record)
     metrics = {name: float(line[name]) for name in line if name not in _COLUMNS}
-    return kind(**{name: value for name, value in line.items() if name in _COLUMNS}, metrics=metrics)
+    return kind(**{name: _COLUMNS[name](value) for name, value in line.items() if name in _COLUMNS}, metrics=metrics)
 
 
 def _text(path: Path, entries: Iterable[Entry], metrics: Sequence[str]) -> str:

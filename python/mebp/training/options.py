@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
+from mebp.data.sources import read_sources
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -22,6 +23,7 @@ from mebp.training.schedule import SCHEDULES
 from mebp.words import listed
 
 ADAPTERS = ("best", "last", "all")
+_BEYOND = 1 << 63  # what the runtime's integers hold
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -29,7 +31,7 @@ _KINDS = {
     str: "a string",
     Path: "a path",
     tuple: "numbers with commas between them, such as 0.9,0.999",
-    list: "one or several",
+    list: "a string or a path, or several",
 }
 
 
@@ -38,13 +40,14 @@ class TrainingOptions:
     """As the command line has them; see `mebp train --help`. Raises mebp.Error for an invalid value."""
 
     bundle: Path
-    data: Path
+    data: list  # of what mebp.data.sources reads: files and folders, with their shares
     task: str | None = None
     mask_probability: float | None = None
     objective: str = SFT
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
     reference: str | None = None
     reward: list | None = None
+    reward_timeout: float | None = None  # seconds; None for that of mebp.rewards
     rollouts: Path | None = None
     steps: int | None = None
     epochs: int | None = None
@@ -88,6 +91,7 @@ class TrainingOptions:
     in_flight: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data", read_sources(self.data))
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
@@ -120,6 +124,8 @@ class TrainingOptions:
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
         if self.mask_probability is not None and not 0 < self.mask_probability <= 1:
             raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
+        if self.reward_timeout is not None and not (math.isfinite(self.reward_timeout) and self.reward_timeout >= 0):
+            raise Error(f"--reward-timeout is {self.reward_timeout:g}; give seconds, or 0 for no limit")
 
     def _check_objective(self) -> None:
         objective = objectives()[self.objective]
@@ -132,8 +138,9 @@ class TrainingOptions:
             raise Error(
                 f"--reference is what some objectives compare with; give --objective {comparing}, or leave it out"
             )
-        for option, value in {"--reward": self.reward, "--rollouts": self.rollouts}.items():
-            if value and not objective.writes:
+        of_writing = {"--reward": self.reward, "--rollouts": self.rollouts, "--reward-timeout": self.reward_timeout}
+        for option, value in of_writing.items():
+            if value not in (None, []) and not objective.writes:
                 writing = those_that(lambda traits: traits.writes)
                 raise Error(f"{option} is of completions that the model writes; give --objective {writing}, too")
         if self.packing and objective.sums_sequences:
@@ -194,8 +201,13 @@ def find_name(written: str, kinds: Mapping[str, type]) -> str:
     if name not in kinds:
         nearest = difflib.get_close_matches(name, kinds, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
-        raise Error(f"unknown option '{written}'; {hint}")
+        raise Error(f"unknown option {_shortened(written)}; {hint}")
     return name
+
+
+def _shortened(written: str) -> str:
+    """In quotes, up to a length that no option has."""
+    return repr(written if len(written) <= 60 else f"{written[:60]}...")
 
 
 def convert(name: str, value: object, kind: type) -> object:
@@ -205,19 +217,23 @@ def convert(name: str, value: object, kind: type) -> object:
             return float(value)
         except ValueError:
             pass
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if kind in (int, float) and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= _BEYOND:
+            raise Error(f"{name} is {reprlib.repr(value)}; give a number below 2^63")
+        return kind(value)
     if kind is tuple:
         parts = value.split(",") if isinstance(value, str) else value
         try:
             first, second = parts
             return float(first), float(second)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     if kind is list:
-        return list(value) if isinstance(value, list | tuple) else [value]
+        several = list(value) if isinstance(value, list | tuple) else [value]
+        if all(isinstance(each, str | os.PathLike) for each in several):
+            return several
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
-    if type(value) is not kind:
+    if type(value) is not kind or kind in (tuple, list):  # these were returned above, if they are of the right things
         raise Error(f"{name} is {reprlib.repr(value)}; give {_KINDS[kind]}")
     return value

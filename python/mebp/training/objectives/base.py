@@ -61,6 +61,10 @@ class Objective(ABC):
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
     cuts_samples, pairs_up_to = False, 0
 
+    def stop(self) -> bool:
+        """Whether the run is to end; the run says so."""
+        return False
+
     @classmethod  # noqa: B027, most ask for no more than their options' classes do
     def check_options(cls, options: TrainingOptions) -> None:
         """Raises mebp.Error where it cannot train with these, before anything is read or compiled. What a row of
@@ -122,8 +126,9 @@ class Objective(ABC):
     def steps_per_epoch(self, session: Session) -> int: ...
 
     @abstractmethod
-    def step(self, session: Session, number: int) -> Step:
-        """The step after `number` others. Raises mebp.Error where it fails."""
+    def step(self, session: Session, number: int) -> Step | None:
+        """The step after `number` others; None where `stop()` became true before anything was changed. Raises
+        mebp.Error where it fails."""
 
     def measures(self, which: str) -> bool:
         """Whether there is data of that name, "eval" or "test"."""

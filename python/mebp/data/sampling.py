@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples to tokens, as a stream."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+
+from mebp.arrays import IGNORED_LABEL
+from mebp.data.completions import completion_row
+from mebp.data.dataset import Row
+from mebp.data.encoding import Encoder
+from mebp.data.forms import Completion, Conversation, Document, Sample
+from mebp.data.packing import write_documents
+from mebp.data.reading import SampleFiles, TextStream
+from mebp.data.store import About, TokenWriter
+from mebp.errors import Error, translate_errors
+from mebp.tokenizer import Tokenizer
+from mebp.words import listed
+
+_MOST_NAMED = 10  # keys
+_TOGETHER = 1 << 17  # characters of samples that are encoded at once
+
+
+def write_samples(files: Sequence[Path], tokenizer: Tokenizer, writer: TokenWriter) -> About:
+    """Reads files of one form and writes what their samples are in tokens, none of them cut.
+
+    Raises mebp.Error, with the line, for what cannot be read or the chat template refuses.
+    """
+    samples, encoder = _Learned(SampleFiles(files).stream()), Encoder(tokenizer)
+    first = next(iter(samples), None)
+    if first is None:
+        raise Error(f"{listed(map(str, files), 'and')}: every sample is marked as not to be learned; mark some with 1")
+    every = chain([first], samples)
+    if isinstance(first, Document | TextStream):
+        write_documents(every, encoder, writer)
+        about = About("text", samples.notes())
+    elif isinstance(first, Completion):
+        _write_rows(_completions(every, encoder), writer)
+        about = About("completion", samples.notes())
+    else:
+        conversations = _Conversations(files, tokenizer, encoder)
+        _write_rows(conversations.rows(every), writer)
+        about = About("assistant", [*samples.notes(), *conversations.notes()])
+    writer.finish(about)
+    return about
+
+
+class _Learned:
+    """The samples that no mark leaves out; and, when they are through, what is worth saying of all."""
+
+    def __init__(self, samples: Iterator[Sample | TextStream]) -> None:
+        self._samples = samples
+        self._seen = self._left_out = 0
+        self._unread: set[str] = set()
+
+    def __iter__(self) -> Iterator[Sample | TextStream]:
+        for sample in self._samples:
+            self._seen += 1
+            if isinstance(sample, TextStream):
+                yield sample
+                continue
+            self._unread |= sample.unread
+            if sample.learned:
+                yield sample
+            else:
+                self._left_out += 1
+
+    def notes(self) -> list[str]:
+        notes = []
+        if self._left_out:
+            notes.append(f"{self._left_out:,} of {self._seen:,} samples are marked as not to be learned")
+        if self._unread:
+            notes.append(f"{_quoted(self._unread)} beside the samples' own keys: not read")
+        return notes
+
+
+def _quoted(keys: Iterable[str]) -> str:
+    found = sorted(keys)
+    more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
+    return f"{', '.join(json.dumps(key, ensure_ascii=False) for key in found[:_MOST_NAMED])}{more}"
+
+
+def _write_rows(rows: Iterable[Row], writer: TokenWriter) -> None:
+    for row in rows:
+        writer.add(row.ids, row.labels != IGNORED_LABEL)
+
+
+def _batches(samples: Iterable[Sample], size_of: Callable[[Sample], int]) -> Iterator[list[Sample]]:
+    batch, size = [], 0
+    for sample in samples:
+        batch.append(sample)
+        size += size_of(sample)
+        if size > _TOGETHER:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _completions(samples: Iterable[Completion], encoder: Encoder) -> Iterator[Row]:
+    for batch in _batches(samples, lambda sample: 2 * len(sample.prompt) + len(sample.completion)):
+        encoder.prepare([text for each in batch for text in (each.prompt, each.prompt + each.completion)])
+        yield from (completion_row(sample, encoder) for sample in batch)
+
+
+class _Conversations:
+    def __init__(self, files: Sequence[Path], tokenizer: Tokenizer, encoder: Encoder) -> None:
+        from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
+
+        # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
+        with translate_errors(f"{files[0]}: cannot be read", "check the path"):
+            now = datetime.fromtimestamp(max(file.stat().st_mtime for file in files))
+            self._template = ChatTemplate(tokenizer, now=now)
+        self._encoder = encoder
+        self._samples = self._partial = 0
+        self._hidden: dict[str, bool] = {}  # of each key beside role and content, by the first sample that has it
+
+    def rows(self, samples: Iterable[Conversation]) -> Iterator[Row]:
+        from mebp.data.conversations import conversation_row, find_turns, is_hidden, keys_beside
+
+        def size_of(sample: Conversation) -> int:
+            return sum(len(str(turn.get("content"))) for turn in sample.messages)
+
+        for batch in _batches(samples, size_of):
+            turns = [find_turns(sample, self._template) for sample in batch]
+            self._samples += len(turns)
+            self._partial += sum(not each.complete for each in turns)
+            for sample in batch:
+                for key in keys_beside(sample) - self._hidden.keys():
+                    self._hidden[key] = is_hidden(sample, key, self._template)
+            self._encoder.prepare([each.text for each in turns], with_places=True)
+            yield from (conversation_row(each, self._encoder) for each in turns)
+
+    def notes(self) -> list[str]:
+        """What is worth saying of them."""
+        notes = []
+        if self._partial:
+            reason = "the chat template rewrites earlier turns, so only the assistant's last one counts"
+            notes.append(f"in {self._partial:,} of {self._samples:,} samples {reason}")
+        hidden = [key for key, is_so in self._hidden.items() if is_so]
+        if hidden:
+            notes.append(f"the model's chat template writes no {_quoted(hidden)}, so the model does not see that")
+        return notes
