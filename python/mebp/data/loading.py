@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from mebp.data.chat_template import ChatTemplate
 from mebp.data.completions import completion_row
+from mebp.data.conversations import conversation_row, find_turns, hides_tools
 from mebp.data.dataset import Dataset, Row
 from mebp.data.forms import Completion, Document, Sample
 from mebp.data.packing import pack
@@ -65,13 +67,10 @@ def _whole_rows(path: Path, samples: Sequence[Sample], tokenizer: Tokenizer) -> 
     """A row for each sample, however long, and what is worth saying of them."""
     if isinstance(samples[0], Completion):
         return [completion_row(sample, tokenizer) for sample in samples], []
-    from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
-    from mebp.data.conversations import conversation_row, find_turns, hides_tools
-
     # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
     with translate_errors(f"{path}: cannot be read", "check the path"):
         template = ChatTemplate(tokenizer, now=datetime.fromtimestamp(path.stat().st_mtime))
-    turns = [find_turns(sample, template) for sample in samples]
+    turns = list(find_turns(samples, template))
     notes = []
     partial = sum(not each.complete for each in turns)
     if partial:
