@@ -28,6 +28,7 @@ section faults .venv/bin/python -m pytest test/e2e/test_faults.py
 section budgets .venv/bin/python -m pytest test/e2e/test_budget.py
 section split .venv/bin/python -m pytest test/e2e/test_split_faults.py
 section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py
+section templates .venv/bin/python test/fuzz/templates.py --count 10000
 # MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
 for target in $(ls test/fuzz/corpus); do
   section "$target" scripts/fuzz.sh "$target"
