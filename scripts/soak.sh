@@ -31,6 +31,7 @@ section data .venv/bin/python -m pytest test/e2e/test_large_data.py
 section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py
 section mutants env MEBP_MUTANTS=100000 .venv/bin/python -m pytest test/python/test_gguf_mutants.py \
   test/python/test_adapters_mutants.py test/e2e/test_adapter_mutants.py
+section templates .venv/bin/python test/fuzz/templates.py --count 10000
 # MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
 for target in $(ls test/fuzz/corpus); do
   section "$target" scripts/fuzz.sh "$target"

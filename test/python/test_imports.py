@@ -20,7 +20,7 @@ _NEEDED_TO_TRAIN = [
         f"mebp.{folder}.{path.stem}"
         for folder in ("data", "objectives", "rewards", "training/objectives")
         for path in (Path(mebp.__file__).parent / folder).glob("[!_]*.py")
-        if path.stem not in ("chat_template", "conversations", "template_limits")  # of who has a chat template
+        if path.stem != "template_worker"  # a program
     ),
 ]
 

@@ -1,40 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chat template of a model's tokenizer: conversations to text, as transformers renders them."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from jinja2 import Template, TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Macro
-
-from mebp.data.template_limits import BoundedEnvironment
-from mebp.errors import Error, reason, translate_errors
+from mebp.data.template_process import Answer, Asked, BeyondLimitError, Part, Refused, TemplateProcess, UnreadableError
+from mebp.errors import Error, translate_errors
 from mebp.files import own_file, read_text
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
 Tool = Mapping[str, object]
 
-# Unicode sets these aside for a program's own use; no text has them.
-_START, _END = "\ufdd0", "\ufdd1"
-
 
 class ChatTemplate:
-    """Renders conversations by the template that belongs to a tokenizer."""
+    """Renders conversations by the template that belongs to a tokenizer, in a process with limits."""
 
     def __init__(self, tokenizer: Tokenizer, now: datetime | None = None) -> None:
         """`now` is the time for a template that writes the date; by default, the time of rendering.
 
         Raises mebp.Error where the tokenizer has no chat template or one that is not Jinja.
         """
-        source = _find_source(tokenizer)
-        self._special_tokens = tokenizer.named_special_tokens
-        with translate_errors(f"{tokenizer.folder}: the chat template cannot be read", "correct it", TemplateError):
-            self._plain = _environment(_Transparent, now).from_string(source)
-            self._marking = _environment(_Marking, now).from_string(source)
+        self._process = TemplateProcess(_find_source(tokenizer), tokenizer.named_special_tokens, now)
+        what = f"{tokenizer.folder}: the chat template cannot be read"
+        with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):
+            self.marks = self._process.prepare()  # whether it has {% generation %}
 
     def render(
         self, messages: Sequence[Message], add_generation_prompt: bool = False, tools: Sequence[Tool] | None = None
@@ -45,41 +35,27 @@ class ChatTemplate:
 
         Raises mebp.Error where the template refuses the conversation, or goes beyond what templates may take.
         """
-        return self._render(self._plain, messages, add_generation_prompt, tools)
+        ((answer,),) = self.render_all([Asked(messages, tools, [Part(len(messages), add_generation_prompt)])])
+        return accepted(answer)
 
-    def marked_spans(self, messages: Sequence[Message], tools: Sequence[Tool] | None = None) -> list[tuple[int, int]]:
-        """Where render(messages, tools=tools) has what is within {% generation %}, as (start, end) in characters.
+    def render_all(self, asked: Iterable[Asked]) -> Iterator[list[Answer]]:
+        """The texts of each conversation's parts: many conversations take much less time at once than one by one.
 
-        Empty where it marks nothing, or where it changes what it has marked.
+        Raises mebp.Error at the one with which the template goes beyond what templates may take.
         """
-        pieces = self._render(self._marking, messages, False, tools).split(_START)
-        plain, spans = pieces[0], []
-        for piece in pieces[1:]:
-            inside, closed, outside = piece.partition(_END)
-            spans.append((len(plain), len(plain) + len(inside)))
-            plain += inside + outside
-            if not closed:
-                return []
-        return spans if plain == self.render(messages, tools=tools) else []
-
-    def _render(
-        self,
-        template: Template,
-        messages: Sequence[Message],
-        add_generation_prompt: bool,
-        tools: Sequence[Tool] | None,
-    ) -> str:
-        template.environment.begin()
         try:
-            return template.render(
-                messages=messages,
-                tools=tools,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._special_tokens,
-            )
-        except Exception as error:  # whatever Python raises for what a template does
-            raise Error(f"the model's chat template refuses it: {reason(error)}") from error
+            yield from self._process.render(asked)
+        except BeyondLimitError as error:
+            raise Error(f"the model's chat template {error}") from error
+        except UnreadableError as error:  # again, after the first process has ended
+            raise Error(f"the model's chat template cannot be read: {error}") from error
+
+
+def accepted(answer: Answer) -> str:
+    """The text. Raises mebp.Error where the template refuses the conversation."""
+    if isinstance(answer, Refused):
+        raise Error(f"the model's chat template refuses it: {answer.reason}")
+    return answer
 
 
 def _find_source(tokenizer: Tokenizer) -> str:
@@ -96,47 +72,3 @@ def _find_source(tokenizer: Tokenizer) -> str:
             'or give the data as "prompt" and "completion"'
         )
     return stated
-
-
-class _Transparent(Extension):
-    """{% generation %} ... {% endgeneration %}, in which a template writes what the assistant said."""
-
-    tags = frozenset({"generation"})
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_write"), [], [], body).set_lineno(line)
-
-    def _write(self, caller: Macro) -> str:
-        return caller()
-
-
-class _Marking(_Transparent):
-    def _write(self, caller: Macro) -> str:
-        return _START + caller() + _END
-
-
-def _environment(generation: type[Extension], now: datetime | None) -> BoundedEnvironment:
-    environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[generation, loopcontrols])
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda form: (now or datetime.now()).strftime(form)
-    return environment
-
-
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    # Jinja's own escapes for HTML.
-    if isinstance(indent, int) and indent > 100:
-        raise TemplateError("it indents too far")
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _raise_exception(message: str) -> None:
-    raise TemplateError(message)

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations as rows of tokens in which the assistant's turns count."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
-from mebp.data.chat_template import ChatTemplate
+from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
+from mebp.data.template_process import Answer, Asked, Part, Refused
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
 Span = tuple[int, int]  # characters [start, end) of a text
+
+# Unicode sets these aside for a program's own use; no text has them.
+_START, _END = "\ufdd0", "\ufdd1"
 
 
 @dataclass(frozen=True)
@@ -50,34 +54,31 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer) -> Row:
     return Row(ids, labels)
 
 
-def find_turns(sample: Conversation, template: ChatTemplate) -> Turns:
-    """Renders a conversation and finds the assistant's turns in its text that are to be learned.
+def find_turns(samples: Sequence[Conversation], template: ChatTemplate) -> Iterator[Turns]:
+    """Renders conversations and finds in the text of each the assistant's turns that are to be learned.
 
     By the template's own marks; else by rendering the conversation up to each turn. A template may write earlier turns
     differently once others follow; then the last one alone is sure.
     Raises mebp.Error where the template refuses the conversation, or hides even that turn.
     """
-    messages = sample.messages
-    answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    learned = [sample.learned and index not in sample.masked for index in answers]
-    try:
-        text = template.render(messages, tools=sample.tools)
-        marked = template.marked_spans(messages, sample.tools)
-    except Error as error:
-        raise Error(f"{sample.where}: {error}; change the conversation") from error
-    # Marks within a turn say not whose they are, but where there is one for each.
-    if marked and (all(learned) or len(marked) == len(answers)):
-        kept = marked if all(learned) else list(compress(marked, learned))
-        return Turns(text, kept, marked=True, complete=True)
-    spans = [_span_by_prefixes(template, sample, index, text) for index in answers]
-    if spans[-1] is None:
-        raise Error(
-            f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
-            'turns; mark them in the template with {% generation %}, or give "prompt" and "completion"'
-        )
-    if None in list(compress(spans, learned)):
-        return Turns(text, [span for span in spans[-1:] if learned[-1]], marked=False, complete=False)
-    return Turns(text, list(compress(spans, learned)), marked=False, complete=True)
+    asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks)) for sample in samples)
+    rendered = template.render_all(asked)
+    for sample in samples:
+        try:
+            text, *others = next(rendered)
+            text = accepted(text)
+            if template.marks:
+                marked = _find_marks(text, accepted(others[0]))
+                learned = _learned(sample)
+                # Marks within a turn do not say whose they are, but where there is one for each.
+                if marked and (all(learned) or len(marked) == len(learned)):
+                    kept = marked if all(learned) else list(compress(marked, learned))
+                    yield Turns(text, kept, marked=True, complete=True)
+                    continue
+                _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
+        except Error as error:
+            raise Error(f"{sample.where}: {error}; change the conversation") from error
+        yield _turns_between(sample, text, others)
 
 
 def keys_beside(sample: Conversation) -> set[str]:
@@ -96,12 +97,62 @@ def is_hidden(sample: Conversation, key: str, template: ChatTemplate) -> bool:
         return False
 
 
-def _span_by_prefixes(template: ChatTemplate, sample: Conversation, index: int, text: str) -> Span | None:
-    messages, tools = sample.messages, sample.tools
-    try:
-        before = template.render(messages[:index], add_generation_prompt=True, tools=tools)
-        through = template.render(messages[: index + 1], tools=tools) if index + 1 < len(messages) else text
-    except Error:  # some refuse a conversation that stops here
+def _parts(sample: Conversation, marks: bool) -> list[Part]:
+    """The whole conversation, and what tells where the assistant speaks: the whole with marks, or what ends before and
+    after each of its turns."""
+    whole = len(sample.messages)
+    if marks:
+        return [Part(whole), Part(whole, around=(_START, _END))]
+    parts = [Part(whole)]
+    for index in _answers(sample):
+        parts.append(Part(index, add_generation_prompt=True))
+        if index + 1 < whole:
+            parts.append(Part(index + 1))
+    return parts
+
+
+def _answers(sample: Conversation) -> list[int]:
+    return [index for index, message in enumerate(sample.messages) if message["role"] == "assistant"]
+
+
+def _learned(sample: Conversation) -> list[bool]:
+    """Of each answer."""
+    return [index not in sample.masked for index in _answers(sample)]
+
+
+def _find_marks(text: str, marked: str) -> list[Span]:
+    """What is within {% generation %}; nothing where the template changes what it has marked."""
+    first, *pieces = marked.split(_START)
+    plain, spans = first, []
+    for piece in pieces:
+        inside, closed, outside = piece.partition(_END)
+        spans.append((len(plain), len(plain) + len(inside)))
+        plain += inside + outside
+        if not closed:
+            return []
+    return spans if plain == text else []
+
+
+def _turns_between(sample: Conversation, text: str, others: Sequence[Answer]) -> Turns:
+    rendered = iter(others)
+    spans = [
+        _span_between(next(rendered), next(rendered) if index + 1 < len(sample.messages) else text, text)
+        for index in _answers(sample)
+    ]
+    if spans[-1] is None:
+        raise Error(
+            f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
+            'turns; mark them in the template with {% generation %}, or give "prompt" and "completion"'
+        )
+    learned = _learned(sample)
+    found = list(compress(spans, learned))
+    if None in found:
+        return Turns(text, spans[-1:] if learned[-1] else [], marked=False, complete=False)
+    return Turns(text, found, marked=False, complete=True)
+
+
+def _span_between(before: Answer, through: Answer, text: str) -> Span | None:
+    if isinstance(before, Refused) or isinstance(through, Refused):  # some refuse a conversation that stops here
         return None
     if not (text.startswith(through) and through.startswith(before)):
         return None

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from mebp.data.forms import read_tools
-from mebp.data.prompt_text import PromptTokens, Written, check_kept_out, read_written
+from mebp.data.prompt_text import PromptText, PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
 from mebp.errors import Error
 from mebp.files import user_path
@@ -65,7 +65,8 @@ def load_preferences(
     """
     path = user_path(path)
     tokens = PromptTokens(path, tokenizer, vocabulary)
-    rows = [_preference(f"{path}:{number}", entry, tokens, length) for number, entry in json_objects(path)]
+    texts = [_read(f"{path}:{number}", entry) for number, entry in json_objects(path)]
+    rows = [_preference(text.where, *ids, length) for text, ids in zip(texts, tokens.read(texts), strict=True)]
     notes = []
     if tokens.retokenized:
         notes.append(
@@ -75,13 +76,8 @@ def load_preferences(
     return Preferences(rows, notes)
 
 
-def _preference(where: str, entry: dict, tokens: PromptTokens, length: int) -> Preference:
-    check_kept_out(where, entry)
-    prompt, completions = _read(where, entry)
-    tools = read_tools(where, entry)
-    prompt_ids = tokens.of_prompt(where, prompt, tools)
-    named = {f'"{key}"': value for key, value in zip(_KEYS, completions, strict=True)}
-    chosen, rejected = tokens.of_completions(where, prompt, named, tools)
+def _preference(where: str, prompt_ids: list[int], completions: Sequence[list[int]], length: int) -> Preference:
+    chosen, rejected = completions
     if chosen == rejected:
         raise Error(f'{where}: "chosen" and "rejected" are the same tokens, so neither is preferred; leave it out')
     longest = len(prompt_ids) + max(len(chosen), len(rejected))
@@ -93,7 +89,14 @@ def _preference(where: str, entry: dict, tokens: PromptTokens, length: int) -> P
     return Preference(where, *(np.array(ids, dtype=np.int32) for ids in (prompt_ids, chosen, rejected)))
 
 
-def _read(where: str, entry: dict) -> tuple[Written, tuple[Written, Written]]:
+def _read(where: str, entry: dict) -> PromptText:
+    check_kept_out(where, entry)
+    prompt, completions = _find_prompt(where, entry)
+    named = {f'"{key}"': value for key, value in zip(_KEYS, completions, strict=True)}
+    return PromptText(where, prompt, read_tools(where, entry), named)
+
+
+def _find_prompt(where: str, entry: dict) -> tuple[Written, tuple[Written, Written]]:
     missing = next((key for key in _KEYS if key not in entry), None)
     if missing:
         raise Error(f'{where}: has no "{missing}"; {_WANTED}')

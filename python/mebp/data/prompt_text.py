@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prompts of text or of messages, the text that the model sees of them, and what follows, as tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.json_values import read_string
+from mebp.data.template_process import Answer, Asked, Part
 from mebp.data.turns import read_messages
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from mebp.data.chat_template import ChatTemplate
 
 Message = Mapping[str, object]
 Written = str | Sequence[Message]  # a text, or turns {"role", "content"}
@@ -32,6 +31,16 @@ def check_kept_out(where: str, entry: dict) -> None:
         raise Error(f'{where}: "chat_template_kwargs" is not read; write what it sets into the chat template')
 
 
+@dataclass(frozen=True)
+class PromptText:
+    """A prompt, and completions that may follow it."""
+
+    where: str  # as errors call the prompt
+    prompt: Written
+    tools: Sequence[dict] | None
+    completions: Mapping[str, Written] = field(default_factory=dict)  # by the names that errors call them
+
+
 class PromptTokens:
     """Makes tokens of a file's prompts and completions."""
 
@@ -40,35 +49,17 @@ class PromptTokens:
         self._path, self._tokenizer, self._vocabulary = path, tokenizer, vocabulary
         self.retokenized = 0  # completions whose first token would else reach back into the prompt
 
-    def of_prompt(self, where: str, prompt: Written, tools: Sequence[dict] | None) -> list[int]:
-        """The ids that a completion follows, at least one."""
-        return self.checked(where, self._prompt(where, prompt, tools)[1], "the prompt")
-
-    def of_completions(
-        self, where: str, prompt: Written, completions: Mapping[str, Written], tools: Sequence[dict] | None
-    ) -> list[list[int]]:
-        """The ids of a prompt's completions, by the names that errors call them, each with the token that ends it.
+    def read(self, texts: Sequence[PromptText]) -> Iterator[tuple[list[int], list[list[int]]]]:
+        """The ids of each prompt, at least one, and those of its completions, each with the token that ends it.
 
         They follow the very ids of the prompt, as they do when the model writes: where text and prompt together would
         make a token of both, the completion is made tokens of by itself.
         """
-        start, prompt_ids = self._prompt(where, prompt, tools)
-        ids = []
-        for name, completion in completions.items():
-            whole, whole_ids = self._whole(where, prompt, completion, tools)
-            if not whole.startswith(start):
-                raise Error(
-                    f"{where}: the chat template writes the prompt differently when an answer follows, so mebp cannot "
-                    f'tell where {name} begins; give "prompt", "chosen" and "rejected" as text'
-                )
-            rest = whole_ids[len(prompt_ids) :]
-            if whole_ids[: len(prompt_ids)] != prompt_ids:
-                self.retokenized += 1
-                rest = self._tokenizer.encode(whole[len(start) :])
-            if isinstance(completion, str) and rest[-1:] != [self._tokenizer.end_of_sequence]:
-                rest.append(self._tokenizer.end_of_sequence)
-            ids.append(self.checked(where, rest, name))
-        return ids
+        written = [text for text in texts if not isinstance(text.prompt, str)]
+        # A missing template is not a sample's fault.
+        rendered = self._template.render_all(_asked(written)) if written else iter(())
+        for text in texts:
+            yield self._ids(text, rendered)
 
     def checked(self, where: str, ids: list[int], name: str) -> list[int]:
         """The ids; raises mebp.Error where there are none, or one that the model does not know."""
@@ -83,32 +74,44 @@ class PromptTokens:
         return ids
 
     @cached_property
-    def _template(self) -> "ChatTemplate":
-        from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for texts
-
+    def _template(self) -> ChatTemplate:
         # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
         with translate_errors(f"{self._path}: cannot be read", "check the path"):
             return ChatTemplate(self._tokenizer, now=datetime.fromtimestamp(self._path.stat().st_mtime))
 
-    def _prompt(self, where: str, prompt: Written, tools: Sequence[dict] | None) -> tuple[str, list[int]]:
-        if isinstance(prompt, str):
-            return prompt, self._tokenizer.encode_document(prompt)
-        text = self._rendered(where, prompt, tools, add_generation_prompt=True)
-        return text, self._tokenizer.encode(text)
+    def _ids(self, text: PromptText, rendered: Iterator[list[Answer]]) -> tuple[list[int], list[list[int]]]:
+        where = text.where
+        if isinstance(text.prompt, str):
+            start, encode = text.prompt, self._tokenizer.encode_document
+            wholes = [start + completion for completion in text.completions.values()]
+        else:
+            encode = self._tokenizer.encode
+            try:
+                start, *wholes = [accepted(next(rendered)[0]) for _ in range(1 + len(text.completions))]
+            except Error as error:
+                raise Error(f"{where}: {error}; change the conversation") from error
+        prompt_ids = self.checked(where, encode(start), "the prompt")
+        ids = []
+        for (name, completion), whole in zip(text.completions.items(), wholes, strict=True):
+            if not whole.startswith(start):
+                raise Error(
+                    f"{where}: the chat template writes the prompt differently when an answer follows, so mebp cannot "
+                    f'tell where {name} begins; give "prompt", "chosen" and "rejected" as text'
+                )
+            whole_ids = encode(whole)
+            rest = whole_ids[len(prompt_ids) :]
+            if whole_ids[: len(prompt_ids)] != prompt_ids:
+                self.retokenized += 1
+                rest = self._tokenizer.encode(whole[len(start) :])
+            if isinstance(completion, str) and rest[-1:] != [self._tokenizer.end_of_sequence]:
+                rest.append(self._tokenizer.end_of_sequence)
+            ids.append(self.checked(where, rest, name))
+        return prompt_ids, ids
 
-    def _whole(
-        self, where: str, prompt: Written, completion: Written, tools: Sequence[dict] | None
-    ) -> tuple[str, list[int]]:
-        if isinstance(prompt, str):
-            return prompt + completion, self._tokenizer.encode_document(prompt + completion)
-        text = self._rendered(where, [*prompt, *completion], tools)
-        return text, self._tokenizer.encode(text)
 
-    def _rendered(
-        self, where: str, messages: Sequence[Message], tools: Sequence[dict] | None, add_generation_prompt: bool = False
-    ) -> str:
-        template = self._template  # a missing one is not this sample's fault
-        try:
-            return template.render(messages, add_generation_prompt, tools)
-        except Error as error:
-            raise Error(f"{where}: {error}; change the conversation") from error
+def _asked(texts: Sequence[PromptText]) -> Iterator[Asked]:
+    for text in texts:
+        yield Asked(text.prompt, text.tools, [Part(len(text.prompt), add_generation_prompt=True)])
+        for completion in text.completions.values():
+            whole = [*text.prompt, *completion]
+            yield Asked(whole, text.tools, [Part(len(whole))])

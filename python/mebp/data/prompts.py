@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from mebp.data.forms import read_tools
-from mebp.data.prompt_text import PromptTokens, Written, check_kept_out, read_written
+from mebp.data.prompt_text import PromptText, PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
 from mebp.errors import Error
 from mebp.files import user_path
@@ -60,7 +60,13 @@ def load_prompts(
     tokens = PromptTokens(path, tokenizer, vocabulary)
     entries = list(json_objects(path))
     names = list(dict.fromkeys(name for _, entry in entries for name in entry if name not in _TAKEN))
-    return Prompts([_prompt(f"{path}:{number}", entry, names, tokens, length - room) for number, entry in entries])
+    texts = [read_prompt(f"{path}:{number}", entry) for number, entry in entries]
+    rows = []
+    for (_, entry), text, (ids, _) in zip(entries, texts, tokens.read(texts), strict=True):
+        _check_length(text.where, ids, length - room)
+        columns = {name: entry.get(name) for name in names}
+        rows.append(Prompt(text.where, text.prompt, np.array(ids, dtype=np.int32), columns))
+    return Prompts(rows)
 
 
 def join_prompts(parts: Sequence[Prompts]) -> Prompts:
@@ -70,20 +76,17 @@ def join_prompts(parts: Sequence[Prompts]) -> Prompts:
     return Prompts([replace(row, columns={name: row.columns.get(name) for name in names}) for row in rows])
 
 
-def _prompt(where: str, entry: dict, names: Sequence[str], tokens: PromptTokens, longest: int) -> Prompt:
-    check_kept_out(where, entry)
-    written = read_prompt(where, entry)
-    ids = tokens.of_prompt(where, written, read_tools(where, entry))
+def _check_length(where: str, ids: Sequence[int], longest: int) -> None:
     if len(ids) > longest:
         raise Error(
             f"{where}: the prompt has {len(ids):,} tokens where {max(longest, 0):,} leave room for a completion; "
             "shorten it, leave it out, or compile with a longer --seq-len"
         )
-    return Prompt(where, written, np.array(ids, dtype=np.int32), {name: entry.get(name) for name in names})
 
 
-def read_prompt(where: str, entry: dict) -> Written:
+def read_prompt(where: str, entry: dict) -> PromptText:
     """What stands under "prompt", for an answer to follow; raises mebp.Error where none can."""
+    check_kept_out(where, entry)
     if "prompt" not in entry:
         raise Error(f'{where}: has no "prompt"; give one, and beside it what the reward function needs')
     written = read_written(where, entry, "prompt")
@@ -91,4 +94,4 @@ def read_prompt(where: str, entry: dict) -> Written:
         raise Error(f"{where}: the prompt is empty, so nothing can follow; leave the sample out")
     if not isinstance(written, str) and written[-1]["role"] not in ("user", "tool"):
         raise Error(f'{where}: the prompt ends with a turn of "{written[-1]["role"]}"; end it with one of the user')
-    return written
+    return PromptText(where, written, read_tools(where, entry))

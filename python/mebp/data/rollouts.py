@@ -4,13 +4,12 @@
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from mebp.data.forms import read_tools
 from mebp.data.json_values import kind, read_string
 from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
@@ -79,9 +78,11 @@ def load_rollouts(
     """
     path = user_path(path)
     reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length, least)
+    entries = list(json_objects(path))
+    prompts = reader.prompts([(f"{path}:{number}", entry) for number, entry in entries])
     rows = []
-    for number, entry in json_objects(path):
-        rows.append(reader.rollout(f"{path}:{number}", entry))
+    for (number, entry), prompt in zip(entries, prompts, strict=True):
+        rows.append(reader.rollout(prompt, entry))
         if len(rows[-1].completions) != len(rows[0].completions):
             raise Error(
                 f"{path}:{number}: has {len(rows[-1].completions)} completions where the first prompt has "
@@ -124,16 +125,22 @@ class _Reader:
     def __init__(self, tokens: PromptTokens, tokenizer: Tokenizer, length: int, least: int) -> None:
         self._tokens, self._tokenizer, self._length, self._least = tokens, tokenizer, length, least
 
-    def rollout(self, where: str, entry: dict) -> Rollout:
-        check_kept_out(where, entry)
-        columns = {name: value for name, value in entry.items() if name not in _OWN}
-        if "prompt_ids" in entry:
-            ids = self._tokens.checked(where, _ids(where, entry, "prompt_ids"), "the prompt")
-            written = read_written(where, entry, "prompt") if "prompt" in entry else self._tokenizer.decode(ids)
-        else:
-            written = read_prompt(where, entry)
-            ids = self._tokens.of_prompt(where, written, read_tools(where, entry))
-        prompt = Prompt(where, written, np.array(ids, dtype=np.int32), columns)
+    def prompts(self, entries: Sequence[tuple[str, dict]]) -> Iterator[Prompt]:
+        texts = [read_prompt(where, entry) for where, entry in entries if "prompt_ids" not in entry]
+        read = zip(texts, self._tokens.read(texts), strict=True)
+        for where, entry in entries:
+            check_kept_out(where, entry)
+            if "prompt_ids" in entry:
+                ids = self._tokens.checked(where, _ids(where, entry, "prompt_ids"), "the prompt")
+                written = read_written(where, entry, "prompt") if "prompt" in entry else self._tokenizer.decode(ids)
+            else:
+                text, (ids, _) = next(read)
+                written = text.prompt
+            columns = {name: value for name, value in entry.items() if name not in _OWN}
+            yield Prompt(where, written, np.array(ids, dtype=np.int32), columns)
+
+    def rollout(self, prompt: Prompt, entry: dict) -> Rollout:
+        where = prompt.where
         group = entry.get("completions")
         if not isinstance(group, list) or len(group) < self._least:
             found = kind(group) if not isinstance(group, list) else f"a list of {len(group)}"

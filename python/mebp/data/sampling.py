@@ -124,7 +124,7 @@ class _Conversations:
             return sum(len(str(turn.get("content"))) for turn in sample.messages)
 
         for batch in _batches(samples, size_of):
-            turns = [find_turns(sample, self._template) for sample in batch]
+            turns = list(find_turns(batch, self._template))
             self._samples += len(turns)
             self._partial += sum(not each.complete for each in turns)
             for sample in batch:

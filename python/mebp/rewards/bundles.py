@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.data.forms import read_tools
-from mebp.data.prompt_text import PromptTokens
+from mebp.data.prompt_text import PromptText, PromptTokens
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.rewards.sampled import Given, Progress, Sampled
@@ -64,12 +64,14 @@ class BundleReward:
         return float(self._session.logprobs(ids, mask)[mask[:, 1:]].mean())
 
     def _ids(self, one: Sampled) -> tuple[Sequence[int], Sequence[int]]:
-        tools = read_tools(one.prompt.where, dict(one.prompt.columns))
-        prompt = self._tokens.of_prompt(one.prompt.where, one.prompt.written, tools)
+        where, written = one.prompt.where, one.prompt.written
+        tools = read_tools(where, dict(one.prompt.columns))
+        ((prompt, _),) = self._tokens.read([PromptText(where, written, tools)])
         if np.array_equal(prompt, one.prompt.ids):
             return prompt, self._tokens.checked(one.where, [int(each) for each in one.ids], "the completion")
-        written = {"the completion": one.completion}
-        return prompt, self._tokens.of_completions(one.where, one.prompt.written, written, tools)[0]
+        followed = PromptText(one.where, written, tools, {"the completion": one.completion})
+        ((prompt, (completion,)),) = self._tokens.read([followed])
+        return prompt, completion
 
 
 def load_bundle(written: str) -> BundleReward:
