@@ -53,7 +53,11 @@ def compare_text(arguments: argparse.Namespace, folder: Path) -> int:
     bundle = folder / "model.mebp"
     mebp.compile(folder / "model.onnx", bundle, precision="f32", generate_len=256)
     session = mebp.Session(bundle, generate_only=True)
-    model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2")).float().eval()
+    model = (
+        AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2"), trust_remote_code=False, use_safetensors=True)
+        .float()
+        .eval()
+    )
     model.load_state_dict(
         {name: torch.from_numpy(value) for name, value in session.base_weights().items()}, strict=False
     )

@@ -43,7 +43,9 @@ def perplexity(losses: list[float]) -> float:
 
 
 def of_source(rows: np.ndarray, dtype: torch.dtype) -> float:
-    model = AutoModelForCausalLM.from_pretrained(unpack("packaged:smollm2"), dtype=dtype)
+    model = AutoModelForCausalLM.from_pretrained(
+        unpack("packaged:smollm2"), dtype=dtype, trust_remote_code=False, use_safetensors=True
+    )
     losses = []
     with torch.no_grad():
         for row in torch.from_numpy(rows):

@@ -27,7 +27,9 @@ class PeftAssistant:
         from peft import PeftModel
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        base = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tokenizer.folder), dtype=torch.float32)
+        config = AutoConfig.from_pretrained(tokenizer.folder, trust_remote_code=False)
+        options = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+        base = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **options)
         base.load_state_dict({name: torch.from_numpy(values) for name, values in session.base_weights().items()})
         self._model = PeftModel.from_pretrained(base, adapter).eval()
 

@@ -17,8 +17,7 @@ from pathlib import Path
 import mebp
 from mebp.chat import Chat
 from mebp.data.forms import Conversation, Sample
-from mebp.data.reading import json_entries, read_samples
-from mebp.files import read_text
+from mebp.data.reading import json_objects, read_samples
 from mebp.tokenizer import Tokenizer
 
 MAX_NEW_TOKENS = 16  # enough for each answer in the examples; what has not come by then is wrong
@@ -36,8 +35,7 @@ class Question:
 def read_questions(path: Path) -> list[Question]:
     """Raises mebp.Error, with the line, for what is not a question."""
     samples = read_samples(path)
-    entries = json_entries(path, read_text(path, "check the path"))
-    return [_question(sample, entry) for sample, (_, entry) in zip(samples, entries, strict=True)]
+    return [_question(sample, entry) for sample, (_, entry) in zip(samples, json_objects(path), strict=True)]
 
 
 def _question(sample: Sample, entry: dict) -> Question:

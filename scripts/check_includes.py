@@ -72,7 +72,7 @@ ALLOWED = {
         "runtime/optim",
     ],
     "runtime/net": ["runtime/include/mebp"],
-    "runtime/net/grpc": ["runtime/core", "runtime/net", "runtime/include/mebp"],
+    "runtime/net/grpc": ["runtime/core", "runtime/net", "runtime/include/mebp", "format"],
     "runtime/optim": ["runtime/include/mebp"],
 }
 

@@ -3,10 +3,12 @@
 
 Its name has a manylinux tag, its extension and its MLX backend export one symbol each, whatever its programs load comes
 along or is on every Linux, but for MLX, which an extra brings. They start without any environment, no file names a
-folder of the machine that built it, and the licences of what is linked in are there.
+folder of the machine that built it, and the licences of what is linked in are there. Nothing leads out of the folder it
+is unpacked into, no file is anybody's to write or runs as somebody else, and no memory can be both written and run.
 """
 
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,8 @@ def main(file: Path) -> int:
         for line in content(wheel):
             print(f"  {line}")
         wheel.extractall(folder)
-        wrong = problems(file.name, Path(folder), set(wheel.namelist()))
+        wrong = entry_problems(wheel.infolist())
+        wrong += problems(file.name, Path(folder), set(wheel.namelist()))
     for each in wrong:
         print(f"check_wheel: {file.name}: {each}", file=sys.stderr)
     return 2 if wrong else 0
@@ -48,11 +51,26 @@ def content(wheel: zipfile.ZipFile) -> list[str]:
     ]
 
 
+def entry_problems(entries: list[zipfile.ZipInfo]) -> list[str]:
+    """What an installer would write elsewhere, or with a mode that is too much."""
+    wrong = []
+    for entry in entries:
+        parts, mode = entry.filename.split("/"), entry.external_attr >> 16
+        if ".." in parts or not parts[0] or "\\" in entry.filename:
+            wrong.append(f"{entry.filename} leads out of the folder that it is installed in")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            wrong.append(f"{entry.filename} is neither a file nor a folder")
+        if mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH):
+            wrong.append(f"{entry.filename} has the mode {stat.S_IMODE(mode):o}, which gives others too much")
+    return wrong
+
+
 def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     files = [folder / each for each in sorted(names) if (folder / each).is_file()]
     compiled = [path for path in files if is_compiled(path.read_bytes())]
     wrong = [] if "manylinux" in name else ["has no manylinux tag; run auditwheel repair"]
-    wrong += loading_problems(compiled) + extension_problems(compiled) + backend_problems(compiled)
+    wrong += loading_problems(compiled, folder) + memory_problems(compiled)
+    wrong += extension_problems(compiled) + backend_problems(compiled)
     wrong += licence_problems(compiled, names)
     for path in files:
         named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
@@ -61,7 +79,7 @@ def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     return wrong + [line for program in _PROGRAMS for line in program_problems(folder / "mebp" / "bin" / program)]
 
 
-def loading_problems(compiled: list[Path]) -> list[str]:
+def loading_problems(compiled: list[Path], root: Path) -> list[str]:
     """What the system's loader would not find for them, or would look for in a folder of one machine."""
     brought = {path.name for path in compiled}
     wrong = []
@@ -69,8 +87,37 @@ def loading_problems(compiled: list[Path]) -> list[str]:
         others = brought | ({_MLX} if path.name == _BACKEND else set())
         missing = [each for each in needed(path) if each not in others and not _EVERYWHERE.fullmatch(each)]
         wrong += [f"{path.name} needs {each}, which does not come along" for each in missing]
-        elsewhere = [each for each in searched(path) if not each.startswith("$ORIGIN/")]
-        wrong += [f"{path.name} looks for libraries in {each}" for each in elsewhere]
+        depth = len(path.relative_to(root).parts) - 1
+        elsewhere = [each for each in searched(path) if not _is_in_the_environment(each, depth)]
+        wrong += [f"{path.name} looks for libraries in {each or 'the current folder'}" for each in elsewhere]
+    return wrong
+
+
+def _is_in_the_environment(searched: str, depth: int) -> bool:
+    """Whether a folder that the loader searches for a file so many folders deep is among the environment's packages."""
+    first, *parts = searched.split("/")
+    for part in parts:
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return False
+    return first == "$ORIGIN"
+
+
+def memory_problems(compiled: list[Path]) -> list[str]:
+    """What makes a mistake easier to use: memory that can be written and run, and addresses that are known."""
+    wrong = []
+    for path in compiled:
+        segments = _run("readelf", "-lW", path)
+        if "DYN" not in _run("readelf", "-hW", path):
+            wrong.append(f"{path.name} is loaded at the same place each time; link it with -pie")
+        if not re.search(r"GNU_STACK .* RW +0x", segments):
+            wrong.append(f"{path.name} has a stack that can be run; link it with -z noexecstack")
+        if re.search(r"LOAD .* (RWE|WE) +0x", segments):
+            wrong.append(f"{path.name} has memory that can be written and run")
+        if "GNU_RELRO" not in segments:
+            wrong.append(f"{path.name} keeps what the loader has found writable; link it with -z relro")
+        if re.search(r"TEXTREL", _run("readelf", "-d", path)):
+            wrong.append(f"{path.name} has its code changed as it is loaded; compile it with -fPIC")
     return wrong
 
 

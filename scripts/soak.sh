@@ -27,7 +27,10 @@ section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
 section budgets .venv/bin/python -m pytest test/e2e/test_budget.py
 section split .venv/bin/python -m pytest test/e2e/test_split_faults.py
+section data .venv/bin/python -m pytest test/e2e/test_large_data.py
 section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py
+section mutants env MEBP_MUTANTS=100000 .venv/bin/python -m pytest test/python/test_gguf_mutants.py \
+  test/python/test_adapters_mutants.py test/e2e/test_adapter_mutants.py
 # MEBP_FUZZ_SECONDS=60 scripts/soak.sh bundle: that reader's fuzzer for a minute instead of an hour.
 for target in $(ls test/fuzz/corpus); do
   section "$target" scripts/fuzz.sh "$target"

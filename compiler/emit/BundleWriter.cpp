@@ -250,6 +250,20 @@ LogicalResult writeFile(Location location, const std::string &path, ArrayRef<Str
   return success();
 }
 
+/// A link in somebody's tokenizer/ could bring any file of this machine into the bundle. The folder itself may be one.
+LogicalResult checkLinks(Location location, const std::string &tokenizer) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (tokenizer.empty())
+    return success();
+  for (fs::recursive_directory_iterator entry(tokenizer, error), end; !error && entry != end; entry.increment(error))
+    if (entry->is_symlink(error))
+      return emitError(location) << entry->path().string() << ": is a link to "
+                                 << fs::weakly_canonical(entry->path(), error).string()
+                                 << ", and a bundle has none; put a copy of the file there";
+  return success();
+}
+
 /// Whether all that lies in the folder is of a bundle, so that nothing else is lost with it.
 bool isBundle(const std::string &folder) {
   static constexpr StringLiteral names[] = {"manifest.json", "program.pb", "weights.bin", "tokenizer"};
@@ -353,6 +367,8 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   std::string target = path.str();
   while (target.size() > 1 && target.back() == '/')
     target.pop_back();
+  if (failed(checkLinks(location, tokenizer.str())))
+    return failure();
   // What a link names is replaced, and not the link.
   if (fs::exists(target, error))
     target = fs::canonical(target, error).string();

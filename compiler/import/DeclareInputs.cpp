@@ -45,9 +45,10 @@ LogicalResult GraphImporter::declareInputs() {
     const onnx::Dimension &dimension = type.shape().dim(axis);
     return dimension.has_dim_value() ? dimension.dim_value() : file.getMetadataNumber(key).value_or(otherwise);
   };
-  StepShape otherwise; // what a graph of unknown sizes is read at
+  StepShape otherwise;           // what a graph of unknown sizes is read at
+  constexpr int64_t most = 2048; // for its masks are tables of sequence x sequence
   batch = bind(0, "mebp.batch", otherwise.batch);
-  sequence = bind(1, "mebp.sequence", otherwise.sequence);
+  sequence = bind(1, "mebp.sequence", std::clamp(wanted.value_or(0), otherwise.sequence, most));
   // What depends on positions is recognised by how it goes on from one to the next.
   if (batch < 1 || sequence < 4)
     return file.emitError() << "input '" << ids->name() << "' is [" << batch << ", " << sequence

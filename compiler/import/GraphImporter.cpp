@@ -21,8 +21,8 @@ using Kind = HostTensor::Kind;
 /// tables.
 static constexpr int64_t kMostEvaluated = 8 * kLargestTable;
 
-GraphImporter::GraphImporter(const OnnxFile &file, MLIRContext &context)
-    : file(file), context(context), builder(&context) {}
+GraphImporter::GraphImporter(const OnnxFile &file, MLIRContext &context, std::optional<int64_t> wanted)
+    : file(file), context(context), wanted(wanted), builder(&context) {}
 
 OwningOpRef<ModuleOp> GraphImporter::run() {
   module = ModuleOp::create(file.getLocation());

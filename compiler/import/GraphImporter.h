@@ -12,7 +12,7 @@ namespace mebp {
 /// Builds @main from a file: a walk over the nodes that knows each name as a constant, a parameter or an activation.
 class GraphImporter {
 public:
-  GraphImporter(const OnnxFile &file, mlir::MLIRContext &context);
+  GraphImporter(const OnnxFile &file, mlir::MLIRContext &context, std::optional<int64_t> wanted);
   mlir::OwningOpRef<mlir::ModuleOp> run();
 
 private:
@@ -96,6 +96,7 @@ private:
 
   const OnnxFile &file;
   mlir::MLIRContext &context;
+  std::optional<int64_t> wanted; // length of a sequence, where the graph has none
   mlir::OpBuilder builder;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp main;

@@ -7,10 +7,10 @@
 using namespace mlir;
 using namespace mebp;
 
-OwningOpRef<ModuleOp> mebp::importOnnx(StringRef path, MLIRContext &context) {
+OwningOpRef<ModuleOp> mebp::importOnnx(StringRef path, MLIRContext &context, std::optional<int64_t> sequence) {
   context.loadDialect<nn::NNDialect, func::FuncDialect>();
   std::unique_ptr<OnnxFile> file = OnnxFile::read(path, context);
-  return file ? GraphImporter(*file, context).run() : nullptr;
+  return file ? GraphImporter(*file, context, sequence).run() : nullptr;
 }
 
 void mebp::buildImportPipeline(OpPassManager &manager) {

@@ -15,8 +15,10 @@ namespace mebp {
 
 /// The module of an ONNX file, with @main at the file's shapes; null after one diagnostic. Its attributes: mebp.name,
 /// mebp.batch, mebp.sequence, mebp.vocabulary, and mebp.sequence_limit where the file knows the longest sequence that
-/// it is right for.
-mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path, mlir::MLIRContext &context);
+/// it is right for. A graph of unknown length is read at `sequence`, up to 2,048 tokens: a window shows itself only in
+/// a mask that is longer.
+mlir::OwningOpRef<mlir::ModuleOp> importOnnx(llvm::StringRef path, mlir::MLIRContext &context,
+                                             std::optional<int64_t> sequence = {});
 
 /// Takes importOnnx's module to nn kernels.
 void buildImportPipeline(mlir::OpPassManager &manager);

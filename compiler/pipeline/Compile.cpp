@@ -123,7 +123,7 @@ private:
   }
 
   LogicalResult import() {
-    module = importOnnx(compilation.input, context);
+    module = importOnnx(compilation.input, context, compilation.sequence);
     return success(static_cast<bool>(module));
   }
 
@@ -136,7 +136,8 @@ private:
     StepShape &shape = options.shape;
     options.generation.positions = compilation.generateLength.value_or(0);
     shape.batch = compilation.batch.value_or(getInteger("mebp.batch", shape.batch));
-    shape.sequence = compilation.sequence.value_or(getInteger("mebp.sequence", shape.sequence));
+    const int64_t traced = getInteger("mebp.sequence", shape.sequence);
+    shape.sequence = compilation.sequence.value_or(traced);
     if (shape.batch < 1 || shape.sequence < 1)
       return emitError() << "--batch " << shape.batch << " --seq-len " << shape.sequence << ": give at least 1";
     const bool isEncoder = (*module)->hasAttr("mebp.task");
@@ -149,6 +150,12 @@ private:
     if (shape.sequence > sequenceLimit)
       return emitError() << "--seq-len " << shape.sequence << " is more than " << compilation.input
                          << " supports; give at most " << sequenceLimit;
+    // Our exporter knows the model's windows; another's graph shows only those that are shorter than what was traced.
+    if (shape.sequence > traced && !(*module)->hasAttr("mebp.sequence_limit"))
+      emitNote() << compilation.input << " shows masks of " << traced << " tokens, and --seq-len is " << shape.sequence
+                 << "; if the model has a sliding window of " << traced
+                 << " tokens or more, it is lost here: export the model with mebp, or for " << shape.sequence
+                 << " tokens";
     return checkPositions();
   }
 

@@ -3,6 +3,8 @@
 
 #include "compiler/Options.h"
 
+#include "format/readable.h"
+
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
@@ -11,9 +13,9 @@ namespace mebp {
 namespace {
 
 void printRow(llvm::raw_ostream &stream, llvm::StringRef name, uint64_t bytes, llvm::StringRef source) {
-  stream << llvm::formatv("  {0,-32} {1,10:f2} MB", name, static_cast<double>(bytes) / 1e6);
+  stream << llvm::formatv("  {0,-32} {1,10:f2} MB", format::readable(name), static_cast<double>(bytes) / 1e6);
   if (!source.empty())
-    stream << "  " << source;
+    stream << "  " << format::readable(source);
   stream << "\n";
 }
 
@@ -46,8 +48,8 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
   const format::Plan &plan = bundle.plan();
   const format::Model &model = bundle.model();
   stream << llvm::formatv("{0}: batch {1}, up to {2} tokens, {3} blocks in {4} programs\n",
-                          model.name().empty() ? "model" : model.name(), model.batch(), model.sequence(),
-                          bundle.blocks_size(), bundle.programs_size());
+                          model.name().empty() ? "model" : format::readable(model.name()), model.batch(),
+                          model.sequence(), bundle.blocks_size(), bundle.programs_size());
   const bool onDevice = format::findDevice(plan.device())->placesValues;
   Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan), {}};
   stream << "  " << describeSchedule(schedule)

@@ -2,6 +2,7 @@
 #include "compiler/pipeline/PrintWire.h"
 
 #include "format/channels.h"
+#include "format/readable.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -64,7 +65,7 @@ void printPassing(raw_ostream &stream, const format::Bundle &device, StringRef t
     stream << formatv(" {0,24}", action.name);
   stream << "\n";
   const std::vector<Channel> channels = listChannels(device, passing);
-  auto nameOf = [&](uint32_t block) { return device.blocks(static_cast<int>(block)).name(); };
+  auto nameOf = [&](uint32_t block) { return format::readable(device.blocks(static_cast<int>(block)).name()); };
   SmallVector<std::pair<uint64_t, uint64_t>> totals(actions.size()); // up and down
   for (const Row &row : groupAlike(channels)) {
     const Channel &channel = row.first;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dialects/nn/Locations.h"
 
-#include "mlir/IR/BuiltinAttributes.h"
+#include "format/readable.h"
 
-#include <algorithm>
+#include "mlir/IR/BuiltinAttributes.h"
 
 using namespace mlir;
 
@@ -46,9 +46,7 @@ std::string describeDiagnostic(Diagnostic &diagnostic) {
     place = position.getFilename().str() + ":" + std::to_string(position.getLine());
   if (!place.empty() && !StringRef(line).contains(place))
     line = place + ": " + line;
-  // Names come from files and may hold anything.
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
-  return line;
+  return format::readable(line); // names come from files and may hold anything
 }
 
 } // namespace mebp::nn

@@ -4,16 +4,34 @@
 import atexit
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mebp.errors import Error, reason
+from mebp.errors import Error, reason, translate_errors
 from mebp.files import made_folders, make_parent, new_folder, scratch_folder
 from mebp.tools import cache_folder
 
 _ADVICE = "make room there, or name another folder with MEBP_CACHE"
+_OWN = 0o700  # what is trained, and on what, can be told from it
+
+
+def make_cache_folder() -> None:
+    """Where it is missing. Raises mebp.Error where it cannot be made, or anybody may put something there."""
+    folder = cache_folder()
+    with translate_errors(f"{folder}: cannot be made", _ADVICE), made_folders(folder, _OWN):
+        check_writers(folder)
+
+
+def check_writers(folder: Path) -> None:
+    """Raises mebp.Error where everybody may write to this folder of the cache, for nothing tells whose a model is."""
+    if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH:
+        raise Error(
+            f"{folder}: everybody may write to this folder of the cache, so what lies there may be anybody's; run "
+            "chmod o-w on it, or name another folder with MEBP_CACHE"
+        )
 
 
 class Cache:
@@ -26,7 +44,13 @@ class Cache:
     def find(self, name: str) -> Path | None:
         """What was kept as `name`, such as "bundles/NAME"; None where nothing was."""
         path = self._folder / name
+        for folder in (self._folder, path.parent):
+            check_writers(folder)
         return path if path.is_dir() else None
+
+    def has_like(self, folder: str, pattern: str) -> bool:
+        """Whether something is kept in `folder` whose name matches the pattern."""
+        return any(path.is_dir() for path in (self._folder / folder).glob(pattern))
 
     def keep(self, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
         """What was kept as `name`, and whether it was there; where not, `make` fills the empty folder that it is given.
@@ -47,7 +71,7 @@ class Cache:
 
     def _check_writable(self) -> None:
         try:
-            with made_folders(self._folder), tempfile.TemporaryFile(dir=self._folder):
+            with made_folders(self._folder, _OWN), tempfile.TemporaryFile(dir=self._folder):
                 return
         except (OSError, Error) as error:
             why = reason(error.__cause__ if isinstance(error, Error) and error.__cause__ else error)
@@ -55,7 +79,7 @@ class Cache:
         atexit.register(stack.close)
         beside = stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "mebp-cache-"))
         self._say(
-            f"{self._folder}: cannot be written ({why}), so what is compiled lies in {beside} and is gone when this "
+            f"{self._folder}: cannot be written ({why}), so what is made lies in {beside} and is gone when this "
             "process ends; MEBP_CACHE names another folder"
         )
         self._folder = beside
@@ -74,7 +98,9 @@ class Cache:
         """A lock of the file, which whoever held it before has removed."""
         told = False
         while True:
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with translate_errors(f"{lock}: cannot be locked", "remove it, or name another folder with MEBP_CACHE"):
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+                handle = os.open(lock, flags, 0o600)
             try:
                 if not _try_lock(handle):
                     if not told:

@@ -4,6 +4,7 @@
 import json
 from pathlib import Path
 
+from mebp.cache import make_cache_folder
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_writable_parent, replaced_file, user_path
@@ -34,7 +35,11 @@ def calibrate(
     """
     runtime = load_runtime()
     runtime.check_device(device)
-    output = user_path(output) if output else default_file(device)
+    if output:
+        output = user_path(output)
+    else:
+        make_cache_folder()
+        output = default_file(device)
     if output.is_dir():
         raise Error(f"{output}: is a folder; give a file")
     check_output("-o", output, RATES, {})

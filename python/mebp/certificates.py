@@ -62,9 +62,8 @@ def make_certificates(
     contents, until = _make(names, days)
     with ExitStack() as files:
         for name, content in contents.items():
-            unfinished = files.enter_context(replaced_file(path / name, _ADVICE))
-            if name.endswith(".key"):
-                unfinished.chmod(0o600)
+            permissions = 0o600 if name.endswith(".key") else 0o666
+            unfinished = files.enter_context(replaced_file(path / name, _ADVICE, permissions))
             unfinished.write_bytes(content)
     return Certificates({name: path / name for name in contents}, names, until)
 

@@ -21,6 +21,7 @@ from mebp.files import replaced_file
 from mebp.tables import Table
 from mebp.tensor_file import relative_norm
 from mebp.verification.inputs import randomise_adapter
+from mebp.words import say
 
 
 def write_gradients(bundle: Path, output: Path, adapter: Path | None = None, seed: int = 0) -> None:
@@ -75,9 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "gradients":
             write_gradients(given.bundle, given.output, given.adapter, given.seed)
         else:
-            print(compare(given.first, given.second))
+            say(compare(given.first, given.second))
     except mebp.Error as error:
-        print(f"debugging: {error}", file=sys.stderr)
+        say(f"debugging: {error}", error=True)
         return 2
     return 0
 

@@ -4,12 +4,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mebp.words import printable
+
 
 class Error(Exception):
     """What went wrong, in one line that names the thing and says what to do; the command line prints the same line."""
 
     def __init__(self, message: object) -> None:
-        super().__init__(" ".join(str(message).split()))
+        super().__init__(printable(" ".join(str(message).split())))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -45,6 +46,52 @@ def open_regular(path: Path, advice: str) -> Iterator[BinaryIO]:
             yield file
 
 
+_SHARED_BLOB = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")  # of huggingface_hub's store for a whole cache
+
+
+def is_own(file: Path) -> bool:
+    """Whether `file` ends, after all links, at a regular file inside its folder, or inside the blobs of the hub cache
+    whose snapshot that folder is. The folder may itself be a link."""
+    target, folder = Path(os.path.realpath(file)), Path(os.path.realpath(file.parent))
+    if not target.is_file():
+        return False
+    if target.is_relative_to(folder):
+        return True
+    for snapshot in (folder, *folder.parents):
+        repository = snapshot.parent.parent
+        if snapshot.parent.name == "snapshots" and repository.name.startswith("models--"):
+            shared = repository.parent / "blobs"
+            return target.is_relative_to(repository / "blobs") or (
+                target.is_relative_to(shared) and bool(_SHARED_BLOB.fullmatch(target.relative_to(shared).as_posix()))
+            )
+    return False
+
+
+def own_file(file: Path) -> Path:
+    """`file` itself, which somebody's folder has. A link that leads elsewhere is refused: it could bring a file of the
+    reader's into what is made of the folder."""
+    if file.is_symlink() and not is_own(file):
+        raise Error(
+            f"{file}: is a link to {os.path.realpath(file)}, which is not a file in {file.parent}; put a copy of that "
+            "file there instead of the link, if you want it to be used"
+        )
+    return file
+
+
+def own_files(folder: Path) -> Path:
+    """`folder` itself, somebody's adapter, none of whose files is a link that leads elsewhere."""
+    for file in (*folder.glob("*.json"), *folder.glob("*.safetensors")):
+        own_file(file)
+    return folder
+
+
+def plain_file(file: Path) -> Path:
+    """`file` itself, which a bundle has; any link is refused."""
+    if file.is_symlink():
+        raise Error(f"{file}: is a link to {os.path.realpath(file)}, and a bundle has no links; compile it again")
+    return file
+
+
 def read_bytes(path: Path, advice: str, largest: int | None = None) -> bytes:
     """All of the regular file `path`, of at most `largest` bytes."""
     with open_regular(path, advice) as file:
@@ -63,7 +110,7 @@ def read_text(path: Path, advice: str) -> str:
         before = os.fstat(file.fileno())
         content = file.read()
         after = os.fstat(file.fileno())
-    if stat.S_ISREG(before.st_mode) and _version(before) != _version(after):
+    if stat.S_ISREG(before.st_mode) and file_version(before) != file_version(after):
         raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
     return _decode(path, content)
 
@@ -76,7 +123,8 @@ def _decode(path: Path, content: bytes) -> str:
         raise Error(f"{path}:{line}: is not UTF-8 at byte {error.start} of the file; convert it") from error
 
 
-def _version(status: os.stat_result) -> tuple[int, int]:
+def file_version(status: os.stat_result) -> tuple[int, int]:
+    """What differs as soon as a file has another content."""
     return status.st_size, status.st_mtime_ns
 
 
@@ -109,13 +157,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _make_folder(folder: Path) -> None:
-    """With those above it, each new name synced."""
+def _make_folder(folder: Path, permissions: int = 0o777) -> None:
+    """With those above it, which have the usual permissions, each new name synced."""
     if folder.is_dir():
         return
     if not folder.parent.exists():
         _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(permissions, exist_ok=True)
     sync(folder.parent)
 
 
@@ -145,11 +193,11 @@ def check_space(folder: Path, needed: int, what: str) -> None:
 
 
 @contextmanager
-def made_folders(folder: Path) -> Iterator[None]:
+def made_folders(folder: Path, permissions: int = 0o777) -> Iterator[None]:
     """Makes `folder` and those above it; after an error in the block the new ones are gone, if nothing is in them."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        _make_folder(folder)
+        _make_folder(folder, permissions)
         yield
     except BaseException:
         for each in missing:
@@ -159,12 +207,16 @@ def made_folders(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replaced_file(path: Path, advice: str) -> Iterator[Path]:
-    """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone."""
+def replaced_file(path: Path, advice: str, permissions: int = 0o666) -> Iterator[Path]:
+    """Yields a file beside `path`, of the same ending, that becomes `path` at the end; after an error it is gone.
+
+    permissions: less what the umask takes away, from the beginning on. Whoever could open a file once reads what is
+    written to it later, so that taking them away afterwards is too late.
+    """
     unfinished = path.with_name(f".writing-{path.name}")
     with translate_errors(f"{path}: cannot be written", advice), made_folders(path.parent):
         unfinished.unlink(missing_ok=True)  # of a killed run; a link that was planted is not followed
-        unfinished.touch(exist_ok=False)
+        unfinished.touch(permissions, exist_ok=False)
         try:
             yield unfinished
             sync(unfinished)
@@ -207,10 +259,21 @@ def new_folder(path: Path, advice: str, replace: bool = False) -> Iterator[Path]
 
 def _restore(aside: Path, path: Path) -> None:
     """What a replacement has moved aside goes back if nothing has taken its place, and else away."""
-    if aside.exists() and not path.exists():
+    if not _is_own(aside):
+        return
+    if not path.exists():
         aside.rename(path)
-    elif aside.exists():
+    else:
         shutil.rmtree(aside)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether there is such a folder, or file, of this user: in /tmp anybody may have left one of that name."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode)
 
 
 def _exchanged(first: Path, second: Path) -> bool:
@@ -237,7 +300,7 @@ def sync_tree(folder: Path) -> None:
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """Yields a new folder in `parent` that is gone at the end, with what is in it, and so is what killed ones left."""
-    for leftover in parent.glob(f"{glob.escape(prefix)}*"):
+    for leftover in filter(_is_own, parent.glob(f"{glob.escape(prefix)}*")):
         with suppress(OSError), _locked(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
     # TemporaryDirectory changes permissions to remove a file, and hard-linked weights share them with the model.

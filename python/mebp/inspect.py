@@ -3,9 +3,9 @@
 
 import json
 import os
-from pathlib import Path
 
 from mebp.errors import Error, translate_errors
+from mebp.exporter.naming import title
 from mebp.extension import load_runtime
 from mebp.files import parse_object, user_path
 from mebp.remote_adapters import kind_of
@@ -29,9 +29,8 @@ def describe(bundle: object) -> dict:
 
 
 def model_title(description: dict) -> str:
-    """The model's name: of a folder, whose whole path the bundle keeps, its last part."""
-    name = description["model"]["name"]
-    return Path(name).name if Path(name).is_absolute() else name
+    """The model's name, of a folder its last part."""
+    return title(description["model"]["name"])
 
 
 def describe_trained(description: dict) -> str:

@@ -1,24 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a folder for transformers has beside a model's weights, from the bundle."""
 
+import json
 import shutil
 from pathlib import Path
 
 from mebp.element_types import ELEMENT_TYPES
-from mebp.files import read_json
+from mebp.exporter.foreign_code import without_code
+from mebp.exporter.naming import without_homes
+from mebp.files import plain_file, read_json
+
+_ADVICE = "export and compile the model again"
+_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
+# Which versions of transformers have written into them.
+_PLACES = ("_name_or_path", "name_or_path", "special_tokens_map_file", "tokenizer_file", "tokenizer_config_file")
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copies the regular files in `source`: a link may lead to any file of whoever writes the folder."""
+    """Copies the regular files in `source`: a link may lead to any file of whoever writes the folder. Settings that say
+    where somebody kept the model stay behind."""
     for file in sorted(source.iterdir()):
-        if file.is_file() and not file.is_symlink():
+        if not file.is_file() or file.is_symlink():
+            continue
+        if file.name in _SETTINGS:
+            settings = _without_places(read_json(file, _ADVICE))
+            (target / file.name).write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        else:
             shutil.copy(file, target / file.name)
 
 
+def _without_places(settings: dict) -> dict:
+    return {name: value for name, value in settings.items()
+            if not (name in _PLACES and isinstance(value, str) and without_homes(value) != value)}  # fmt: skip
+
+
 def model_config(path: Path, dtype: str) -> dict:
-    """The model's settings in that file, of weights of that type."""
-    config = read_json(path, "export and compile the model again")
+    """The model's settings in that file, of weights of that type, without what would choose code where they are read,
+    and without how the weights were quantised that the model was exported from."""
+    config, _ = without_code(_without_places(read_json(plain_file(path), _ADVICE)))
     config.pop("torch_dtype", None)  # as it was once called
-    config.pop("quantization_config", None)  # of the weights that the model was exported from
     config["dtype"] = ELEMENT_TYPES[dtype].torch
     return config

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.files import own_file, read_json
 
 _DEFAULT_EPSILON = 1e-5
 _TINY = 1e-30  # instead of 0 below a line
@@ -85,7 +85,7 @@ def _last_norm(bundle: Path, weights: Mapping[str, np.ndarray], hidden: int) -> 
 
 def _config(bundle: Path) -> dict:
     path = bundle / "tokenizer" / "config.json"
-    return read_json(path, "compile the bundle again") if path.is_file() else {}
+    return read_json(own_file(path), "compile the bundle again") if path.is_file() else {}
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 """What stays of a training when the merged model is stored in fewer bits: its weights are rounded again."""
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from mebp.files import scratch_folder
 from mebp.inspect import inspect, storage_options
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.tools import run_tool
+from mebp.tools import python_module, run_tool
 from mebp.training.evaluation import evaluate
 
 # From the smallest to what rounds nothing that matters; each is tried from the bundle's own on.
@@ -107,7 +106,7 @@ def _recompiled(
     # A process of its own: torch takes hundreds of MB.
     shape = ["--seq-len", str(model["sequence"]), "--batch", str(model["batch"])]
     try:
-        run_tool([sys.executable, "-m", "mebp", "export", str(merged), "-o", str(exported), *shape])
+        run_tool(python_module("mebp", "export", str(merged), "-o", str(exported), *shape))
     except Error as error:
         raise Error(str(error).removeprefix("mebp: ")) from None
     for storage in storages:

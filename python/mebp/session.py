@@ -2,7 +2,6 @@
 """A training session over a compiled bundle."""
 
 import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from mebp import arrays, generation, session_options
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.files import make_parent, user_path
+from mebp.files import make_parent, own_files, user_path
 from mebp.inspect import describe, describe_shortly
 from mebp.numbers import check_not_negative, whole_number
 from mebp.plan import Plan
@@ -18,6 +17,7 @@ from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
 from mebp.trained_model import TrainedModel, model_shapes
+from mebp.words import say
 
 
 class Session(Sequences):
@@ -145,7 +145,7 @@ class Session(Sequences):
             value_adapter=value_adapter,
         )
         for warning in self._native.take_warnings():
-            print(f"warning: {warning}", file=sys.stderr)
+            say(f"warning: {warning}", error=True)
 
     @property
     def _session(self) -> object:
@@ -440,7 +440,7 @@ class Session(Sequences):
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """
-        self._session.load_adapter(os.fspath(user_path(folder)))
+        self._session.load_adapter(os.fspath(own_files(user_path(folder))))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.

@@ -86,7 +86,7 @@ def read_stored(name: str, tensor: StoredTensor, advice: str) -> np.ndarray:
 
 def _read(file: BinaryIO, name: str, tensor: StoredTensor, advice: str) -> np.ndarray:
     if tensor.dtype not in STORED_TYPES:
-        raise Error(f"{tensor.file}: '{name}' is stored as {tensor.dtype}; save it in F32, BF16 or F16")
+        raise Error(f"{tensor.file}: '{name}' is stored as {tensor.dtype[:20]}; save it in F32, BF16 or F16")
     if tensor.length != math.prod(tensor.shape) * STORED_TYPES[tensor.dtype].bytes:
         raise Error(f"{tensor.file}: '{name}' has {tensor.length} bytes for its shape; {advice}")
     file.seek(tensor.offset)

@@ -2,13 +2,18 @@
 """A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mebp.errors import Error, translate_errors
-from mebp.files import read_json, user_path
+from mebp.files import own_file, read_json, user_path
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as Backend
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
@@ -17,6 +22,8 @@ _ADVICE = "export the model again"
 
 class Tokenizer:
     """Text to token ids and back."""
+
+    threads: int | None = None  # that make tokens of several texts: 1, or as many as there are cores
 
     def __init__(self, bundle: str | Path) -> None:
         """Reads NAME.mebp/tokenizer/tokenizer.json and the settings beside it."""
@@ -36,7 +43,7 @@ class Tokenizer:
         from tokenizers import Tokenizer as FastTokenizer
 
         self.folder = folder
-        path = self.folder / "tokenizer.json"
+        path = own_file(self.folder / "tokenizer.json")
         if not path.is_file():
             raise Error(f"{path}: does not exist: {hint}")
         with translate_errors(f"{path}: cannot be read", _ADVICE, Exception):  # which is what the package raises
@@ -90,6 +97,25 @@ class Tokenizer:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
+    def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
+        """As encode of each, by several threads."""
+        return [each.ids for each in self._together(self._tokenizer.encode_batch_fast, texts)]
+
+    def encode_together_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """As encode_with_offsets of each, by several threads."""
+        return [(each.ids, each.offsets) for each in self._together(self._tokenizer.encode_batch, texts)]
+
+    def _together(self, encode: "Callable[..., list[Encoding]]", texts: Sequence[str]) -> "list[Encoding]":
+        # The package has as many threads as the machine has cores, and with one text none.
+        if self.threads == 1:
+            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        return encode(list(texts), add_special_tokens=False)
+
+    @property
+    def backend(self) -> "Backend":
+        """The tokenizers package's own object."""
+        return self._tokenizer
+
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, without special tokens."""
         return self._tokenizer.decode(ids, skip_special_tokens=True)
@@ -127,12 +153,14 @@ class Tokenizer:
 
     def settings(self, file: str) -> dict:
         """The JSON object in a file beside tokenizer.json; empty where there is no such file."""
-        path = self.folder / file
+        path = own_file(self.folder / file)
         return read_json(path, _ADVICE) if path.is_file() else {}
 
     def _find_around_text(self) -> tuple[list[int], list[int]]:
         """What the model wants before a text that stands alone, and behind it."""
         encoding = self._tokenizer.encode("a", add_special_tokens=True)
+        if 0 not in encoding.special_tokens_mask:
+            raise Error(f"{self.folder / 'tokenizer.json'}: makes no token of 'a'; {_ADVICE}")
         first = encoding.special_tokens_mask.index(0)
         last = len(encoding.ids) - encoding.special_tokens_mask[::-1].index(0)
         return encoding.ids[:first], encoding.ids[last:]

@@ -17,17 +17,25 @@ _PACKAGED = Path(__file__).resolve().parent / "bin"
 
 def find_tool(name: str) -> str:
     """The path of `mebpc` or `mebp-run`: in the folder MEBP_TOOLS, in the package, beside this interpreter, in the
-    checkout's build, on PATH."""
+    checkout's build, on PATH. A relative folder would be of whatever the current folder is, so it does not count."""
     named = [os.environ["MEBP_TOOLS"]] if "MEBP_TOOLS" in os.environ else []
+    if named and not os.path.isabs(named[0]):
+        raise Error(f"MEBP_TOOLS is '{named[0]}'; give the absolute path of the folder with {name}")
     checkout = _PACKAGED.parents[2]
-    for folder in [*named, _PACKAGED, Path(sys.executable).parent, checkout / "build" / "bin"]:
+    on_path = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
+    for folder in [*named, _PACKAGED, Path(sys.executable).parent, checkout / "build" / "bin", *on_path]:
         found = shutil.which(name, path=str(folder))
         if found:
             return found
-    found = shutil.which(name)
-    if not found:
-        raise Error(f"{name} was not found beside this Python or on PATH; build it with make")
-    return found
+    raise Error(f"{name} was not found beside this Python or on PATH; build it with make")
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """The command that runs this Python's module `name` in a process of its own.
+
+    -P: Python would otherwise import from the current folder first, where a stranger's file may have any module's name.
+    """
+    return [sys.executable, "-P", "-m", name, *arguments]
 
 
 def last_line(errors: str, command: Sequence[str], status: int) -> str:

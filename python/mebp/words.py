@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with their nouns, and names with commas between them."""
+"""Numbers with their nouns, names with commas between them, and lines that a terminal may show."""
 
+import re
+import sys
 from collections.abc import Iterable
+
+# What moves the cursor, turns the direction of writing or cannot be encoded; not the end of a line and the tab.
+_CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def counted(number: int, noun: str) -> str:
@@ -13,3 +18,19 @@ def listed(names: Iterable[str], word: str = "or") -> str:
     """ "a, b or c" """
     *first, last = names
     return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def printable(text: str) -> str:
+    """`text` with each control character as its escape, `\\x1b`: a name in a stranger's file may hold a sequence that
+    rewrites what a terminal shows."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
+    """Prints `text`, whoever wrote parts of it, on standard output or, with `error`, on standard error."""
+    print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def answer(text: str, *, end: str = "\n") -> None:
+    """Prints what a model wrote: on a terminal as `say` does, and as it is into a file or a pipe."""
+    print(printable(text) if sys.stdout.isatty() else text, end=end, flush=True)

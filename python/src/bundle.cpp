@@ -10,10 +10,10 @@ static nb::tuple describeTensor(const mebp_tensor_info &info) {
   return nb::make_tuple(info.name, nb::tuple(shape));
 }
 
-Bundle::Bundle(const char *path) {
+Bundle::Bundle(const Path &path) {
   mebp_error error;
   mebp_bundle *opened = nullptr;
-  check(mebp_bundle_open(path, &opened, &error), error);
+  check(mebp_bundle_open(path.c_str(), &opened, &error), error);
   handle.reset(opened);
 }
 
@@ -98,7 +98,7 @@ void Bundle::checkWeights() const {
 
 void bindBundle(nb::module_ &module) {
   nb::class_<Bundle>(module, "Bundle")
-      .def(nb::init<const char *>(), nb::arg("path"))
+      .def(nb::init<const Path &>(), nb::arg("path"))
       .def("info", &Bundle::describeInfo)
       .def("weights", &Bundle::weights, "A list of (name, shape).")
       .def("trainables", &Bundle::trainables, "A list of (name, shape).")

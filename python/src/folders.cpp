@@ -14,9 +14,10 @@ namespace {
 
 class Lock {
 public:
-  Lock(const char *path, bool isFolder) {
+  Lock(const Path &path, bool isFolder) {
     mebp_error error;
-    check(isFolder ? mebp_lock_folder(path, &handle, &error) : mebp_lock_file(path, &handle, &error), error);
+    check(isFolder ? mebp_lock_folder(path.c_str(), &handle, &error) : mebp_lock_file(path.c_str(), &handle, &error),
+          error);
   }
   Lock(const Lock &) = delete;
   ~Lock() { release(); }
@@ -27,10 +28,10 @@ private:
 };
 
 // None where the folder has no state.
-std::optional<uint64_t> stateSteps(const char *folder) {
+std::optional<uint64_t> stateSteps(const Path &folder) {
   uint64_t steps = 0;
   mebp_error error;
-  mebp_code code = mebp_state_steps(folder, &steps, &error);
+  mebp_code code = mebp_state_steps(folder.c_str(), &steps, &error);
   if (code == MEBP_NOT_FOUND)
     return std::nullopt;
   check(code, error);
@@ -41,7 +42,7 @@ std::optional<uint64_t> stateSteps(const char *folder) {
 
 void bindFolders(nb::module_ &module) {
   nb::class_<Lock>(module, "Lock")
-      .def(nb::init<const char *, bool>(), nb::arg("path"), nb::arg("is_folder"))
+      .def(nb::init<const Path &, bool>(), nb::arg("path"), nb::arg("is_folder"))
       .def("release", &Lock::release);
   module.def("state_steps", &stateSteps, nb::arg("folder"));
 }

@@ -21,7 +21,10 @@ void check(mebp_code code, const mebp_error &error) {
   if (code == MEBP_OK)
     return;
   nb::object type = nb::module_::import_("mebp.errors").attr("Error");
-  PyErr_SetString(type.ptr(), error.message);
+  // The library's lines are UTF-8; what a transport of another release says may be anything.
+  nb::object line =
+      nb::steal(PyUnicode_DecodeUTF8(error.message, std::char_traits<char>::length(error.message), "backslashreplace"));
+  PyErr_SetObject(type.ptr(), line.ptr());
   throw nb::python_error();
 }
 

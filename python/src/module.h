@@ -8,7 +8,9 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -20,6 +22,7 @@ using TokenArray = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::dev
 using TokenRow = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using FloatResult = nb::ndarray<nb::numpy, float>;
+using Path = std::filesystem::path; // whose name may be any bytes, and not UTF-8 alone
 
 // Raises mebp.Error with the C API's line, where `code` says that a call failed.
 void check(mebp_code code, const mebp_error &error);
@@ -29,7 +32,7 @@ FloatResult makeArray(const std::vector<size_t> &shape);
 
 class Bundle {
 public:
-  explicit Bundle(const char *path);
+  explicit Bundle(const Path &path);
 
   mebp_bundle_info info() const;
   // How many logits a token has.

@@ -74,8 +74,8 @@ public:
   Session(const Bundle &bundle, const Stream *stream, const std::string &optimizer, double learningRate,
           double weightDecay, const std::map<std::string, std::string> &optimizerOptions, uint32_t threads,
           bool referenceKernels, bool returnGradients, bool accumulate, double clip, bool clipRecompute,
-          uint64_t residentLimit, const std::string &spillFolder, bool stateInFile, bool forwardOnly, bool generateOnly,
-          const std::string &traceFile, const std::string &device, bool pendingGradients, bool valueAdapter)
+          uint64_t residentLimit, const Path &spillFolder, bool stateInFile, bool forwardOnly, bool generateOnly,
+          const Path &traceFile, const std::string &device, bool pendingGradients, bool valueAdapter)
       : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -283,37 +283,38 @@ public:
   uint64_t arenaBytes() const { return memoryBytes; }
   uint64_t peakBytes() const { return plannedPeakBytes; }
 
-  void saveAdapter(const char *folder) const {
-    unlocked([&](mebp_error *error) { return mebp_session_save_adapter(handle.get(), folder, error); });
+  void saveAdapter(const Path &folder) const {
+    unlocked([&](mebp_error *error) { return mebp_session_save_adapter(handle.get(), folder.c_str(), error); });
   }
 
-  void loadAdapter(const char *folder) {
-    unlocked([&](mebp_error *error) { return mebp_session_load_adapter(handle.get(), folder, error); });
+  void loadAdapter(const Path &folder) {
+    unlocked([&](mebp_error *error) { return mebp_session_load_adapter(handle.get(), folder.c_str(), error); });
   }
 
-  void saveState(const char *folder, const nb::bytes &user) const {
+  void saveState(const Path &folder, const nb::bytes &user) const {
     const char *data = user.c_str();
     const size_t size = user.size();
-    unlocked([&](mebp_error *error) { return mebp_session_save_state(handle.get(), folder, data, size, error); });
+    unlocked(
+        [&](mebp_error *error) { return mebp_session_save_state(handle.get(), folder.c_str(), data, size, error); });
   }
 
-  void pause(const char *folder, const nb::bytes &user) {
+  void pause(const Path &folder, const nb::bytes &user) {
     const char *data = user.c_str();
     const size_t size = user.size();
-    unlocked([&](mebp_error *error) { return mebp_session_pause(handle.get(), folder, data, size, error); });
+    unlocked([&](mebp_error *error) { return mebp_session_pause(handle.get(), folder.c_str(), data, size, error); });
   }
   void resume() {
     unlocked([&](mebp_error *error) { return mebp_session_resume(handle.get(), error); });
   }
 
-  nb::bytes loadState(const char *folder) {
+  nb::bytes loadState(const Path &folder) {
     std::vector<char> user(4096); // the trainer stores a few hundred bytes
     uint64_t size = user.size();
     mebp_error error;
     mebp_code code = MEBP_OK;
     auto load = [&] {
       nb::gil_scoped_release release;
-      code = mebp_session_load_state(handle.get(), folder, user.data(), &size, &error);
+      code = mebp_session_load_state(handle.get(), folder.c_str(), user.data(), &size, &error);
     };
     load();
     if (size > user.size()) {
@@ -324,7 +325,7 @@ public:
     return nb::bytes(user.data(), size);
   }
 
-  void checkSpace(const std::string &state, const std::string &adapter) const {
+  void checkSpace(const Path &state, const Path &adapter) const {
     mebp_error error;
     check(mebp_session_check_space(handle.get(), state.empty() ? nullptr : state.c_str(),
                                    adapter.empty() ? nullptr : adapter.c_str(), &error),
@@ -432,7 +433,7 @@ void bindSession(nb::module_ &module) {
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
       .def(nb::init<const Bundle &, const Stream *, const std::string &, double, double,
                     const std::map<std::string, std::string> &, uint32_t, bool, bool, bool, double, bool, uint64_t,
-                    const std::string &, bool, bool, bool, const std::string &, const std::string &, bool, bool>(),
+                    const Path &, bool, bool, bool, const Path &, const std::string &, bool, bool>(),
            nb::arg("bundle"), nb::arg("stream").none(), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"),
            nb::arg("weight_decay"), nb::arg("optimizer_options"), nb::arg("threads"), nb::arg("reference_kernels"),
            nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"), nb::arg("clip_recompute"),

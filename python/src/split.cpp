@@ -134,10 +134,9 @@ void bindSplit(nb::module_ &module) {
   nb::class_<Endpoint>(module, "Endpoint")
       .def(
           "__init__",
-          [](Endpoint *self, std::string address, std::string certificate, std::string key, std::string authority) {
+          [](Endpoint *self, std::string address, const Path &certificate, const Path &key, const Path &authority) {
             const bool plainText = certificate.empty() && key.empty() && authority.empty();
-            new (self)
-                Endpoint{std::move(address), std::move(certificate), std::move(key), std::move(authority), plainText};
+            new (self) Endpoint{std::move(address), certificate.string(), key.string(), authority.string(), plainText};
           },
           nb::arg("address"), nb::arg("certificate"), nb::arg("key"), nb::arg("authority"));
   nb::class_<Server>(module, "Server")

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "format/tasks.h"
@@ -41,15 +42,29 @@ static std::vector<std::string> savedModules(const format::Bundle &bundle) {
   return modules;
 }
 
+// Of a hub id with the commit that was exported, OWNER/NAME@COMMIT, both parts: PEFT has a field for each. Of another
+// name, such as a path with an @ in it, all of it and "".
+static std::pair<std::string, std::string> splitCommit(const std::string &name) {
+  constexpr size_t digits = 40;
+  size_t at = name.rfind('@');
+  if (at == std::string::npos || name.size() - at - 1 != digits ||
+      name.find_first_not_of("0123456789abcdef", at + 1) != std::string::npos || name.front() == '/' ||
+      name.front() == '.')
+    return {name, ""};
+  return {name.substr(0, at), name.substr(at + 1)};
+}
+
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
   double alpha = decimalOf(lora.alpha());
   bool whole = std::floor(alpha) == alpha;
   using Json = nlohmann::ordered_json; // as PEFT writes it
   const char *task = format::taskOf(bundle.model()).peftName;
+  const auto [base, commit] = splitCommit(bundle.model().name());
   Json config = {{"peft_type", "LORA"},
                  {"task_type", task ? Json(task) : Json()},
-                 {"base_model_name_or_path", bundle.model().name()},
+                 {"base_model_name_or_path", base},
+                 {"revision", commit.empty() ? Json() : Json(commit)},
                  {"r", lora.rank()},
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
                  {"lora_dropout", 0.0},
@@ -93,19 +108,25 @@ static bool isUsed(const Json &option) {
   return option.is_number() || !option.empty();
 }
 
+// What a line shows of text that may be of any length.
+static const char *shown(const std::string &text) {
+  constexpr size_t longest = 64;
+  return text.size() > longest ? "(a long text)" : text.c_str();
+}
+
 // Any other field changes what the adapter computes, or comes from a PEFT that this runtime does not know yet.
 static Status checkOtherFields(const Json &config, const format::Bundle &bundle) {
   for (const auto &field : config.items())
     if (!(field.key() == "modules_to_save" && !savedModules(bundle).empty()) && // which are by their tensors
         !isAmong(harmless, field.key()) && !isAmong(checked, field.key()) && isUsed(field.value()))
-      return failure(MEBP_UNSUPPORTED, "%s is not supported; train the adapter without it", field.key().c_str());
+      return failure(MEBP_UNSUPPORTED, "%s is not supported; train the adapter without it", shown(field.key()));
   return Status();
 }
 
 // No option sets it where `option` is empty.
 static Status checkNumber(const Json &config, const char *name, const std::string &option, double expected) {
   if (!config.contains(name) || !config[name].is_number())
-    return failure(MEBP_CORRUPT, "lacks the number '%s'", name);
+    return failure(MEBP_CORRUPT, "lacks the number '%s'; save the adapter again", name);
   double number = config[name].get<double>();
   if (number == expected)
     return Status();
@@ -127,7 +148,7 @@ static Status checkInitialisation(const Json &config) {
   return failure(MEBP_UNSUPPORTED,
                  "init_lora_weights is '%s', for which PEFT may change the base weights; save the adapter with its "
                  "path_initial_model_for_weight_conversion",
-                 kind.c_str());
+                 shown(kind));
 }
 
 std::vector<std::string> targetParametersOf(const std::string &text) {
@@ -142,8 +163,11 @@ std::vector<std::string> targetParametersOf(const std::string &text) {
 
 // A factor of a parameter is called by the module that has it, which may have several.
 static Status checkTargetParameters(const std::vector<std::string> &targets, const format::Bundle &bundle) {
-  auto names = [](const std::string &target, const format::Trainable &trainable) {
-    return trainable.adapts() == target || format::endsWith(trainable.adapts(), "." + target);
+  // A file may list 200,000 of them, so nothing is allocated for one.
+  auto names = [](std::string_view target, const format::Trainable &trainable) {
+    const std::string_view adapts = trainable.adapts();
+    return format::endsWith(adapts, target) &&
+           (adapts.size() == target.size() || adapts[adapts.size() - target.size() - 1] == '.');
   };
   for (const format::Trainable &trainable : bundle.trainables()) {
     const bool isNamed = std::any_of(targets.begin(), targets.end(),
@@ -160,7 +184,7 @@ static Status checkTargetParameters(const std::vector<std::string> &targets, con
       return failure(MEBP_UNSUPPORTED,
                      "target_parameters is not supported for '%s', which this bundle does not train; train the adapter "
                      "without it, or compile with it in --lora-targets",
-                     target.c_str());
+                     shown(target));
   return Status();
 }
 
@@ -169,7 +193,7 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (!config.is_object())
     return failure(MEBP_CORRUPT, "is not readable as JSON; save the adapter again");
   if (!config.contains("peft_type") || config["peft_type"] != "LORA")
-    return failure(MEBP_UNSUPPORTED, "peft_type is not LORA, the only kind that is supported");
+    return failure(MEBP_UNSUPPORTED, "peft_type is not LORA, the only kind that is supported; train such an adapter");
   if (Status status = checkOtherFields(config, bundle); !status.ok())
     return status;
   if (Status status = checkInitialisation(config); !status.ok())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mebp.h's functions about devices.
-#include <cstdio>
 #include <memory>
 
+#include "format/readable.h"
 #include "runtime/backends/tested_device.h"
 #include "runtime/core/edge.h"
 
@@ -28,10 +28,9 @@ static Status describe(uint32_t index, mebp_device_info &info) {
   info.backend = known->number;
   info.is_there = device.absence.empty();
   info.memory_bytes = device.memoryBytes;
-  std::snprintf(info.name, sizeof(info.name), "%s", known->name);
-  std::snprintf(info.tested, sizeof(info.tested), "%s", describe(recallTest(*known, device)).c_str());
-  std::snprintf(info.description, sizeof(info.description), "%s",
-                (info.is_there ? device.description : device.absence).c_str());
+  format::writeText(known->name, info.name);
+  format::writeText(format::readable(describe(recallTest(*known, device))), info.tested);
+  format::writeText(format::readable(info.is_there ? device.description : device.absence), info.description);
   return Status();
 }
 

@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <climits>
 #include <cstring>
 #include <vector>
 
 #include "runtime/core/shared_library.h"
+#include "runtime/platform/platform.h"
 
 namespace mebp {
 
@@ -20,9 +22,10 @@ static constexpr const char *howToGet =
     "install it with pip install 'mebp[mlx]' on a Mac or 'mebp[cuda]' for an NVIDIA GPU; docs/devices.md has the rest";
 
 std::string identityOfCode(const void *code) {
-  Dl_info own;
+  char path[PATH_MAX];
   struct stat file;
-  if (!::dladdr(code, &own) || !own.dli_fname || ::stat(own.dli_fname, &file) != 0)
+  platform::fileOfCode(code, path, sizeof(path));
+  if (::stat(path, &file) != 0)
     return "unknown";
 #ifdef __APPLE__
   const timespec written = file.st_mtimespec;

@@ -236,7 +236,7 @@ std::string Calibration::toJson() const {
                                  {"threads", threads},
                                  {"terms", format::termNames},
                                  {"nanoseconds", rates}};
-  return json.dump(1);
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace); // of words that a driver says, too
 }
 
 } // namespace mebp

@@ -88,7 +88,10 @@ private:
 static Status readEntry(const Entry &entry, const unsigned char *data, uint64_t size, const char *advice,
                         SafeTensor &out) {
   const char *name = entry.name.c_str();
-  if (entry.isDamaged || entry.type.empty() || entry.offsets.size() != 2)
+  constexpr size_t longestName = 512, longestType = 16; // a line has to hold them
+  if (entry.name.size() > longestName)
+    return failure(MEBP_CORRUPT, "has a tensor with a name of %zu bytes; %s", entry.name.size(), advice);
+  if (entry.isDamaged || entry.type.empty() || entry.type.size() > longestType || entry.offsets.size() != 2)
     return failure(MEBP_CORRUPT, "the header's entry '%s' is damaged; %s", name, advice);
   if (entry.offsets[0] > entry.offsets[1] || entry.offsets[1] > size)
     return failure(MEBP_CORRUPT, "'%s' reaches beyond the file, which is cut off; %s", name, advice);

@@ -4,15 +4,19 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <climits>
+
+#include "runtime/platform/platform.h"
+
 namespace mebp {
 
 std::vector<std::string> ownFolders() {
-  Dl_info own;
-  if (!::dladdr(reinterpret_cast<const void *>(&ownFolders), &own) || !own.dli_fname)
+  char own[PATH_MAX];
+  platform::fileOfCode(reinterpret_cast<const void *>(&ownFolders), own, sizeof(own));
+  const std::string file = own;
+  if (file.empty())
     return {};
-  const std::string file = own.dli_fname;
-  const size_t slash = file.rfind('/');
-  const std::string folder = slash == std::string::npos ? "./" : file.substr(0, slash + 1);
+  const std::string folder = file.substr(0, file.rfind('/') + 1);
   return {folder, folder + "../lib/", folder + "../"};
 }
 

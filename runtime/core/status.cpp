@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/status.h"
 
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
+#include "format/readable.h"
 #include "runtime/core/plain_locale.h"
 
 namespace mebp {
 
+Status::Status(mebp_code code, const std::string &message) : errorCode(code), text(format::readable(message)) {}
+
 Status Status::in(const std::string &place) const { return ok() ? Status() : Status(errorCode, place + ": " + text); }
 
 static std::string lineOf(const char *format, va_list arguments) {
-  char line[1024];
+  constexpr size_t longest = 1023;
+  char line[longest + 2]; // one more, which says whether the cut is within a character
   const PlainLocale plain;
   std::vsnprintf(line, sizeof(line), format, arguments);
-  return line;
+  return format::readable(format::cutText(line, longest));
 }
 
 std::string textOf(const char *format, ...) {
@@ -38,11 +41,7 @@ Status failure(mebp_code code, const char *format, ...) {
 mebp_code report(const Status &status, mebp_error *error) {
   if (error) {
     error->code = status.code();
-    size_t length = std::min(status.message().size(), sizeof(error->message) - 1);
-    std::memcpy(error->message, status.message().data(), length);
-    error->message[length] = '\0';
-    // Names come from files and may hold anything; the promise is one line.
-    std::replace_if(error->message, error->message + length, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    format::writeText(status.message(), error->message);
   }
   return status.code();
 }

@@ -14,7 +14,8 @@ namespace mebp {
 class [[nodiscard]] Status {
 public:
   Status() = default;
-  Status(mebp_code code, std::string message) : errorCode(code), text(std::move(message)) {}
+  // Whatever the message has of others' words is shown as format/readable.h has it.
+  Status(mebp_code code, const std::string &message);
 
   bool ok() const { return errorCode == MEBP_OK; }
   mebp_code code() const { return errorCode; }
@@ -27,7 +28,7 @@ private:
   std::string text;
 };
 
-// One line for people, in whatever locale with a point in its numbers.
+// One readable line for people, in whatever locale with a point in its numbers.
 [[gnu::format(printf, 1, 2)]] std::string textOf(const char *format, ...);
 [[gnu::format(printf, 2, 3)]] Status failure(mebp_code code, const char *format, ...);
 

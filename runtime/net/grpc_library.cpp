@@ -43,10 +43,17 @@ Result<GrpcLibrary> openGrpcLibrary(const std::string &file, const std::vector<s
   return found;
 }
 
+// Another folder than the user's own may be the current one when this is read.
+static Result<GrpcLibrary> openNamed(const char *file) {
+  if (file[0] != '/')
+    return failure(MEBP_INVALID_ARGUMENT, "MEBP_GRPC_LIBRARY is '%s'; give the library's absolute path", file);
+  return openGrpcLibrary(file, {""});
+}
+
 Result<GrpcLibrary> openGrpcLibrary() {
   static const Result<GrpcLibrary> opened = [] {
     const char *named = std::getenv("MEBP_GRPC_LIBRARY");
-    return named && *named ? openGrpcLibrary(named, {""}) : openGrpcLibrary(grpcFile, ownFolders());
+    return named && *named ? openNamed(named) : openGrpcLibrary(grpcFile, ownFolders());
   }();
   return opened;
 }

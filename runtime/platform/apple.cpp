@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <mach-o/dyld.h>
 #include <mach/mach.h>
 #include <pthread.h>
 #include <pthread/qos.h>
@@ -109,6 +113,22 @@ void wake(const std::atomic<uint32_t> &, uint32_t) {
   ::pthread_mutex_lock(&guard);
   ::pthread_cond_broadcast(&changed);
   ::pthread_mutex_unlock(&guard);
+}
+
+// dyld has a library's real path, and the program's as it was called.
+void fileOfCode(const void *code, char *path, size_t room) {
+  path[0] = '\0';
+  Dl_info found;
+  if (!::dladdr(code, &found) || !found.dli_fname)
+    return;
+  char called[PATH_MAX], real[PATH_MAX];
+  uint32_t bytes = sizeof(called);
+  const bool isProgram = found.dli_fbase == ::_dyld_get_image_header(0);
+  const char *name = !isProgram                                    ? found.dli_fname
+                     : ::_NSGetExecutablePath(called, &bytes) == 0 ? ::realpath(called, real)
+                                                                   : nullptr;
+  if (name && name[0] == '/' && std::strlen(name) < room)
+    std::strcpy(path, name);
 }
 
 bool hasArmBf16() { return systemNumber<int>("hw.optional.arm.FEAT_BF16") != 0; }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/magic.h>
@@ -187,6 +188,37 @@ void sleepWhile(const std::atomic<uint32_t> &word, uint32_t value) { futex(word,
 
 void wake(const std::atomic<uint32_t> &word, uint32_t most) {
   futex(word, FUTEX_WAKE, most < INT_MAX ? most : INT_MAX);
+}
+
+// The program's own headers are in its first map, and no other file's.
+static bool isOfProgram(const Dl_info &found) {
+  Dl_info program;
+  return ::dladdr(reinterpret_cast<const void *>(::getauxval(AT_PHDR)), &program) &&
+         program.dli_fbase == found.dli_fbase;
+}
+
+static void copyPath(const char *from, char *path, size_t room) {
+  if (from[0] == '/' && std::strlen(from) < room)
+    std::strcpy(path, from);
+}
+
+// The loader has the name that a library was opened by, and calls the program by its first argument. Where that is no
+// absolute path, another file may have the name by now: the kernel knows which file the map is of.
+void fileOfCode(const void *code, char *path, size_t room) {
+  path[0] = '\0';
+  Dl_info found;
+  if (!::dladdr(code, &found) || !found.dli_fname)
+    return;
+  if (found.dli_fname[0] == '/' && !isOfProgram(found))
+    return copyPath(found.dli_fname, path, room);
+  const auto address = reinterpret_cast<uintptr_t>(code);
+  forEachLine("/proc/self/maps", [&](const char *line) {
+    char *behind = nullptr;
+    const uint64_t begin = std::strtoull(line, &behind, 16), end = std::strtoull(behind + 1, nullptr, 16);
+    const char *file = std::strchr(line, '/');
+    if (permissionsOf(line) && begin <= address && address < end && file)
+      copyPath(file, path, room);
+  });
 }
 
 bool hasArmBf16() {

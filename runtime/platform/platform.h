@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace mebp::platform {
@@ -60,6 +61,10 @@ void sleepWhile(const std::atomic<uint32_t> &word, uint32_t value);
 // Wakes those that sleep on this word, `most` at least where there are as many.
 void wake(const std::atomic<uint32_t> &word, uint32_t most);
 
+// Code.
+// The absolute path of the file that has this code, with its final zero: the program's own, or a library's. Empty where
+// the system does not tell, or where it does not fit.
+void fileOfCode(const void *code, char *path, size_t room);
 // Whether this CPU has Arm's products of bf16.
 bool hasArmBf16();
 

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "format/readable.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
@@ -24,7 +25,7 @@ Status Server::create(Bundle &opened, const mebp_server_options &given) {
 
 void Server::log(mebp_log_level level, const std::string &line) const {
   if (options.log)
-    options.log(options.log_user, level, line.c_str());
+    options.log(options.log_user, level, format::readable(line).c_str());
 }
 
 // Before anything of the user's is looked at.
@@ -64,7 +65,7 @@ Status Server::reserve(const std::string &identity, uint64_t bytes) {
       if (client->identity == identity)
         isGivenUp |= client->session.passing()->stream.giveUp();
     if (isGivenUp)
-      changed.wait_for(lock, std::chrono::milliseconds(greetingMs), [&] { return whyFull(bytes).ok(); });
+      changed.wait_for(lock, std::chrono::milliseconds(greetingMs), [&] { return isStopping || whyFull(bytes).ok(); });
   }
   Status status = whyFull(bytes);
   if (status.ok()) {
@@ -152,7 +153,7 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
   if (Status status = greet(stream, identity, hello, client, isNew); !status.ok()) {
     log(MEBP_LOG_WARNING, "refused " + identity + ": " + status.message());
     if (status.code() != MEBP_DISCONNECTED) // else nobody listens, or it may well come again
-      (void)sendWelcome(stream, {}, status.message().substr(0, 400));
+      (void)sendWelcome(stream, {}, std::string(format::cutText(status.message(), 400)));
     return;
   }
   ReliableStream &own = client->session.passing()->stream;

@@ -96,12 +96,15 @@ Status ReliableStream::greet() {
   if (Status status = receiveFrame(transport, head, answer, sizeof answer, waits.answerMs); !status.ok())
     return status;
   if (head.kind != static_cast<uint8_t>(FrameKind::Welcome))
-    return failure(MEBP_CORRUPT, "the server does not answer the greeting");
+    return failure(MEBP_CORRUPT, "the server does not answer the greeting; connect to mebp serve of the same release");
   if (head.sequence == 0)
     return Status(MEBP_REFUSED, std::string(reinterpret_cast<const char *>(answer), head.bytes));
   Hello welcome;
   if (head.bytes != sizeof welcome)
-    return failure(MEBP_CORRUPT, "the server's answer to the greeting is none");
+    return failure(MEBP_CORRUPT,
+                   "the server's answer to the greeting has %u bytes and not %zu; use the same release of mebp on both "
+                   "sides",
+                   head.bytes, sizeof welcome);
   std::memcpy(&welcome, answer, sizeof welcome);
   const uint64_t before = hello.session;
   hello.session = welcome.session;
@@ -111,7 +114,8 @@ Status ReliableStream::greet() {
     sent = got = 0;
     return failure(MEBP_DISCONNECTED, "the server has been started again and knows nothing of the step");
   }
-  return sendAgain(welcome.received);
+  Status status = sendAgain(welcome.received);
+  return status.code() == MEBP_DISCONNECTED ? lastWord(status) : status;
 }
 
 void ReliableStream::begin(const Hello &answer) {
@@ -122,6 +126,8 @@ void ReliableStream::begin(const Hello &answer) {
 Status ReliableStream::greetFirst(const mebp_transport &stream) {
   {
     std::lock_guard<std::mutex> lock(mutex);
+    if (isGivenUp) // before there was a stream to close
+      return failure(MEBP_DISCONNECTED, "the server is being stopped");
     transport = stream;
   }
   return sendWelcome(transport, hello);
@@ -166,6 +172,7 @@ void ReliableStream::abandon() {
 void ReliableStream::end() {
   std::lock_guard<std::mutex> lock(mutex);
   isOver = true;
+  transport = {}; // which is its caller's again, who may end it before stop() is called
   changed.notify_all();
 }
 

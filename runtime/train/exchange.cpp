@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "format/half.h"
+#include "format/readable.h"
 #include "runtime/bundle/programs.h"
 
 namespace mebp {
@@ -108,9 +109,9 @@ Status Exchange::awaitCommand(Command &out) {
 Status Exchange::sendError(const std::string &line) {
   FrameHead head;
   head.kind = static_cast<uint8_t>(FrameKind::Error);
-  const uint64_t bytes = std::min<uint64_t>(line.size(), stream.bodyCapacity());
-  std::memcpy(stream.body(), line.data(), bytes);
-  return stream.send(head, bytes);
+  const std::string_view cut = format::cutText(line, static_cast<size_t>(stream.bodyCapacity()));
+  std::memcpy(stream.body(), cut.data(), cut.size());
+  return stream.send(head, cut.size());
 }
 
 Status Exchange::send(Stage stage, uint32_t block, uint64_t rows, uint64_t bytes) {

@@ -2,6 +2,7 @@
 #include "runtime/train/session.h"
 
 #include "format/alignment.h"
+#include "format/readable.h"
 #include "runtime/backends/tested_device.h"
 #include "runtime/train/options.h"
 
@@ -67,7 +68,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
 
 void Session::log(mebp_log_level level, const std::string &line) const {
   if (settings.log)
-    settings.log(settings.log_user, level, line.c_str());
+    settings.log(settings.log_user, level, format::readable(line).c_str());
 }
 
 // The device greets its server before anything is computed.

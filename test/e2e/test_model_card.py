@@ -3,6 +3,7 @@
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from mebp.inspect import inspect
 from mebp.tokenizer import Tokenizer
 from mebp.training.model_card import command_of
 from mebp.training.options import TrainingOptions
+from support.textmodel import TEXT, make_text_bundle
 
 
 def rows(card: str) -> dict[str, str]:
@@ -28,7 +30,7 @@ def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
     assert main(given) == 0
     card = (adapter / "README.md").read_text()
     front = yaml.safe_load(card.split("---")[1])
-    base = inspect(bundle)["model"]["name"]
+    base = Path(inspect(bundle)["model"]["name"]).name
     assert front == {"base_model": base, "library_name": "peft", "pipeline_tag": "text-generation",
                      "tags": ["lora", "mebp"]}  # fmt: skip
     log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -42,7 +44,34 @@ def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
     assert found["data"] == f"`data.txt`, SHA-256 of its tokens and labels: `{digest}`"
     # The command trains the same again.
     assert sorted(shlex.split(found["command"].strip("`"))) == sorted(["mebp", *given])
-    assert "AutoPeftModelForCausalLM" in card and "mebp adapter convert" in card
+    assert f"BASE is the folder of the base model, `{base}`. " in card and "mebp adapter convert" in card
+    code = card.split("```python")[1].split("```")[0]
+    assert 'AutoModelForCausalLM.from_pretrained("BASE")' in code and "PeftModel.from_pretrained(base" in code
+
+
+def test_what_is_given_away_says_nothing_of_a_home_folder(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home of somebody"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    bundle, data, out = make_text_bundle(home), home / "data.txt", home / "out"
+    data.write_text(TEXT)
+    settings = bundle / "tokenizer" / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "name_or_path": f"{home}/model"}))
+    assert main(["train", str(bundle), "--data", str(data), "--steps", "2", "--adapter-out", str(out / "adapter"),
+                 "--plot", str(out / "run.svg"), "--eval", str(data), "--keep", "best"]) == 0  # fmt: skip
+    adapter = out / "adapter"
+    mebp.merge(bundle, adapter, out / "merged")
+    mebp.merge(bundle, adapter, out / "merged.gguf")
+    for form in ("mlx", "peft", "gguf"):
+        mebp.convert_adapter(adapter, out / f"to.{form}", form, base=home / "source")
+    assert main(["inspect", str(bundle), "--html", str(out / "page.html")]) == 0
+    written = [file for file in [*out.rglob("*"), *bundle.rglob("*")] if file.is_file() and file != settings]
+    assert len(written) > 15
+    for file in written:
+        assert b"of somebody" not in file.read_bytes(), file
+    for folder in (adapter, out / "to.peft"):
+        assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "./source"
+    assert "mebp train ~/model.mebp --data ~/data.txt" in (adapter / "README.md").read_text()
 
 
 def test_the_command_has_what_is_not_the_default(tmp_path):

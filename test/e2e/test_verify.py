@@ -15,6 +15,7 @@ from mebp.verification import model as verification_model
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.commands import refusal_in_process
+from support.network import without_network
 from support.pipeline import make_bundle
 
 
@@ -114,6 +115,44 @@ def test_another_model_is_refused(made, tmp_path, capsys):
     assert "no such folder; give a model folder or a hub id" in refusal(
         capsys, bundle, "--reference", tmp_path / "none" / "such" / "folder"
     )
+
+
+KERNEL = "somebody/kernel"
+
+
+def test_no_kernel_is_fetched_and_nothing_else(made, tmp_path, capsys, monkeypatch):
+    bundle = shutil.copytree(made[1]["f32"], tmp_path / "model.mebp")
+    file = bundle / "tokenizer" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "_attn_implementation": KERNEL, "use_kernels": True}))
+    tried = without_network(monkeypatch)
+    monkeypatch.setattr(
+        "transformers.modeling_utils.lazy_import_flash_attention", lambda *name, **_: tried.append(name)
+    )
+    assert main(["verify", str(bundle)]) == 0
+    found = capsys.readouterr()
+    assert found.out.splitlines()[-1].startswith("agrees") and tried == []
+    why = "for they choose code or what is fetched, and not the model's shape"
+    assert found.err == f"note: {file}: _attn_implementation, use_kernels are ignored, {why}\n"
+
+
+def test_a_reference_comes_from_the_cache_alone(made, tmp_path, capsys, monkeypatch):
+    source, bundles = made
+    tried = without_network(monkeypatch)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert refusal(capsys, bundles["f32"], "--reference", "somebody/model") == (
+        "mebp: --reference somebody/model: is not a folder, and not in the hub's cache; verify fetches nothing, so "
+        "download its config.json first\n"
+    )
+    repository, commit = tmp_path / "models--somebody--model", "0" * 40
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    (repository / "blobs").mkdir()
+    shutil.copy(source / "config.json", repository / "blobs" / "0123")
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").symlink_to("../../blobs/0123")
+    assert main(["verify", str(bundles["f32"]), "--reference", "somebody/model", "--seq-len", "5"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("agrees") and tried == []
 
 
 def test_what_cannot_be_compared_is_refused(made, tmp_path, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 """What is kept in the cache is whole, or not there; two processes make it once."""
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,48 @@ def test_if_the_other_fails_it_is_made(folder):
     assert (folder / "kind" / "one" / "content").read_text() == "whole"
 
 
+def test_a_lock_that_somebody_planted_is_a_line(folder):
+    (folder / "kind").mkdir(parents=True)
+    lock = folder / "kind" / ".one.lock"
+    advice = "remove it, or name another folder with MEBP_CACHE"
+    for plant, why in [
+        (lambda: lock.symlink_to(folder / "elsewhere"), "Too many levels of symbolic links"),
+        (lock.mkdir, "Is a directory"),
+    ]:
+        plant()
+        with pytest.raises(Error) as caught:
+            Cache(pytest.fail).keep("kind/one", write)
+        assert str(caught.value) == f"{lock}: cannot be locked ({why}); {advice}"
+        lock.rmdir() if lock.is_dir() else lock.unlink()
+    assert not (folder / "elsewhere").exists()
+
+
+def test_a_cache_is_its_owner_s(folder):
+    """What is trained, and on what, is nobody else's business; and nobody else puts a model there."""
+    before = os.umask(0)
+    try:
+        Cache(pytest.fail).keep("kind/one", write)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("kind", ["", "kind"])
+def test_a_cache_that_everybody_may_write_to_is_refused(folder, kind):
+    Cache(pytest.fail).keep("kind/one", write)
+    (folder / kind).chmod(0o777)
+    for name in ("kind/one", "kind/two"):
+        with pytest.raises(Error) as caught:
+            Cache(pytest.fail).keep(name, pytest.fail)
+        assert str(caught.value) == (
+            f"{folder / kind}: everybody may write to this folder of the cache, so what lies there may be anybody's; "
+            "run chmod o-w on it, or name another folder with MEBP_CACHE"
+        )
+    (folder / kind).chmod(0o1777)  # others cannot replace what is there, and can put there what is not
+    with pytest.raises(Error, match="everybody may write to this folder of the cache"):
+        Cache(pytest.fail).keep("kind/two", pytest.fail)
+
+
 MAKE = """
 import sys; from pathlib import Path; from mebp.cache import Cache
 said = []
@@ -105,7 +148,7 @@ def test_a_cache_that_cannot_be_written_is_a_line(tmp_path):
     beside = Path(path).parents[1]
     assert kept == "False" and beside.parent == temporary
     assert line == (
-        f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is compiled lies in {beside} and "
+        f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is made lies in {beside} and "
         "is gone when this process ends; MEBP_CACHE names another folder"
     )
     assert not list(temporary.iterdir())

@@ -3,9 +3,11 @@
 
 import datetime
 import ipaddress
+import os
 import ssl
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +92,26 @@ def test_keys_are_for_their_owner(tmp_path):
     modes = {name: stat.S_IMODE(path.stat().st_mode) for name, path in made.files.items()}
     assert modes["server.key"] == modes["client.key"] == 0o600
     assert set(made.files) == FILES and ipaddress.ip_address(made.hosts[1]).is_loopback
+
+
+def test_nobody_else_can_open_a_key_before_it_is_written(tmp_path, monkeypatch):
+    """Who has opened a file goes on reading it, whatever becomes of its mode."""
+    made, before = {}, os.open
+
+    def open_and_look(path, flags, *mode, **named):
+        handle = before(path, flags, *mode, **named)
+        if flags & os.O_CREAT:
+            made[Path(path).name] = stat.S_IMODE(os.fstat(handle).st_mode)
+        return handle
+
+    monkeypatch.setattr(os, "open", open_and_look)
+    umask = os.umask(0)
+    try:
+        make_certificates(tmp_path)
+        make_certificates(tmp_path, overwrite=True)
+    finally:
+        os.umask(umask)
+    assert made == {f".writing-{name}": 0o600 if name.endswith(".key") else 0o666 for name in FILES}
 
 
 def test_files_that_are_there_stay(tmp_path, capsys):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packing, order and learning rates."""
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,8 +8,6 @@ import pytest
 
 from mebp.data import Dataset, Row, load_dataset
 from mebp.errors import Error
-from mebp.exporter.packaged import unpack
-from mebp.tokenizer import Tokenizer
 from mebp.training.schedule import learning_rate
 
 
@@ -19,8 +16,10 @@ class Bytes:
 
     end_of_text = 256
 
-    def encode_document(self, text: str) -> list[int]:
-        return list(text.encode())
+    backend, before_text = None, ()
+
+    def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
+        return [list(text.encode()) for text in texts]
 
 
 def load(path, content: str, length: int) -> Dataset:
@@ -46,19 +45,6 @@ def test_documents_are_packed_with_an_end_between_them(tmp_path):
 def test_plain_text_is_one_document_and_a_lone_last_token_is_left_out(tmp_path):
     data = load(tmp_path / "data.txt", "abc\n\ndef", 4)
     assert [row.labels.tolist() for row in data.rows] == [[97, 98, 99, 10], [10, 100, 101, 102]]
-
-
-def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(tmp_path, monkeypatch):
-    os.symlink(unpack("packaged:smollm2"), tmp_path / "tokenizer")
-    tokenizer, lengths = Tokenizer(tmp_path), []
-    encode = Tokenizer.encode
-    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
-    monkeypatch.setattr("mebp.data.packing._PIECE", 20)
-    text = "It's  1,024 boats.\nTwo\n\n  lamps (so: far) 'n more\t...  end\n x\n\n\ny\n" * 40
-    (tmp_path / "data.txt").write_text(text)
-    (row,) = load_dataset(tmp_path / "data.txt", tokenizer, 10**6).rows
-    assert len(lengths) > 40 and max(lengths) < 60
-    assert row.ids.tolist() == [*encode(tokenizer, text), tokenizer.end_of_text]
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 3])

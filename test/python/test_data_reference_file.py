@@ -2,6 +2,8 @@
 """Reference log-probabilities in a file, and files that are of something else."""
 
 import dataclasses
+import json
+import struct
 
 import numpy as np
 import pytest
@@ -68,6 +70,34 @@ def test_a_file_that_is_none_is_refused(path, tmp_path):
         ReferenceFile(path, MADE_FROM, LENGTHS)
     with pytest.raises(Error, match="cannot be read"):
         ReferenceFile(tmp_path / "missing", MADE_FROM, LENGTHS)
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf])
+def test_log_probabilities_that_are_none_are_refused(path, odd):
+    content = load_file(path)
+    stored = content["logps"].copy()
+    stored[2] = odd
+    save_file(content | {"logps": stored}, path)
+    reference = ReferenceFile(path, MADE_FROM, LENGTHS)
+    np.testing.assert_array_equal(reference.get(1, no_call), logps()[1])
+    with pytest.raises(Error) as error:
+        reference.get(0, no_call)
+    assert str(error.value) == (
+        f"{path}: has a log-probability that is not finite; delete it, and the run makes it anew"
+    )
+
+
+def test_what_it_was_made_from_is_short(path):
+    """A hole in a file takes no disk, and would take all memory."""
+    header = json.dumps({
+        "logps": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]},
+        "made_from": {"dtype": "U8", "shape": [1 << 40], "data_offsets": [0, 1 << 40]},
+    }).encode()  # fmt: skip
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + (1 << 40))
+    with pytest.raises(Error, match="is not a file of reference log-probabilities; delete it, and the run makes it"):
+        ReferenceFile(path, MADE_FROM, [])
 
 
 def test_each_is_computed_once(tmp_path):

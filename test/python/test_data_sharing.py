@@ -2,6 +2,7 @@
 """Samples that share rows: none is lost, none is cut, and where each begins is known."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ class Bytes:
 
     end_of_text = end_of_sequence = 256
 
-    def encode_document(self, text: str) -> list[int]:
-        return list(text.encode())
+    backend, before_text = None, ()
+
+    def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
+        return [list(text.encode()) for text in texts]
 
 
 def samples(count: int, longest: int = LENGTH, seed: int = 0) -> list[Row]:

@@ -106,14 +106,20 @@ def test_weights_are_linked_not_copied(llama: tuple, tmp_path: Path) -> None:
     assert os.path.samefile(linked, folder / "model.safetensors")
 
 
-def test_symlinked_weights_are_resolved(llama: tuple, tmp_path: Path) -> None:
-    snapshot = tmp_path / "snapshot"
-    snapshot.mkdir()
+def test_a_snapshot_of_a_hub_cache(llama: tuple, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Its files are links, which are resolved."""
+    repository = tmp_path / "models--somebody--llama"
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    shutil.copytree(llama[1], repository / "blobs")
     for file in llama[1].iterdir():
-        (snapshot / file.name).symlink_to(file)
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
     path = mebp.export(snapshot, tmp_path / "out" / "model.onnx", seq_len=8)
     linked = path.with_name("model.safetensors")
-    assert not linked.is_symlink() and os.path.samefile(linked, llama[1] / "model.safetensors")
+    assert not linked.is_symlink() and os.path.samefile(linked, repository / "blobs" / "model.safetensors")
+    config = path.parent / "tokenizer" / "config.json"
+    assert config.read_bytes() == (llama[1] / "config.json").read_bytes() and not config.is_symlink()
+    assert "link" not in capsys.readouterr().err
 
 
 def test_weights_are_copied_where_linking_is_impossible(

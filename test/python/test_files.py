@@ -2,6 +2,7 @@
 """Files that are read, and files and folders that are written whole or not at all: every line that an error has."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -25,6 +26,8 @@ from mebp.files import (
     scratch_folder,
     user_path,
 )
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def refusal(call: object, *arguments: object) -> str:
@@ -184,6 +187,38 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
         with scratch_folder(tmp_path, ".mebp-export-") as second:
             assert first.exists() and second.exists()  # one that is in use stays
     assert below(tmp_path) == [".mebp-export-link", "victim"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_what_another_user_planted_stays(tmp_path):
+    """Anybody may make a folder in /tmp, by whatever name."""
+    for name in (".mebp-export-planted", ".older-model"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        os.chown(tmp_path / name, 12345, -1)
+    with scratch_folder(tmp_path, ".mebp-export-"), new_folder(tmp_path / "model", "choose another") as folder:
+        (folder / "new").touch()
+    left = [".mebp-export-planted", ".mebp-export-planted/deep", ".older-model", ".older-model/deep"]
+    assert below(tmp_path) == [*left, "model", "model/new"]
+
+
+def test_permissions_are_there_from_the_beginning(path):
+    umask = os.umask(0o002)
+    try:
+        for permissions in (0o600, 0o666):
+            with replaced_file(path, "choose another", permissions) as unfinished:
+                assert stat.S_IMODE(unfinished.stat().st_mode) == permissions & ~0o002
+            assert stat.S_IMODE(path.stat().st_mode) == permissions & ~0o002
+    finally:
+        os.umask(umask)
+
+
+def test_no_permission_is_changed_where_a_file_is_there():
+    """It is made with what it is to have. A umask is the whole process's, that of the host's threads, too."""
+    changes = re.compile(rb"\b[fl]?chmod(at)?\s*\(|\bumask\s*\(")
+    folders = [ROOT / folder for folder in ("python", "runtime", "format", "tools")]
+    sources = [file for folder in folders for kind in ("py", "cpp", "h") for file in folder.rglob(f"*.{kind}")]
+    assert len(sources) > 300
+    assert [file for file in sources if changes.search(file.read_bytes())] == []
 
 
 def test_room_on_the_disk(tmp_path):

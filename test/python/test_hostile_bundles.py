@@ -9,7 +9,7 @@ import pytest
 
 from mebp.errors import Error
 from mebp.inspect import describe, storage_options
-from mebp.model_folder import copy_files
+from mebp.model_folder import copy_files, model_config
 from mebp.tokenizer import Tokenizer
 from mebp.training import state
 from support.opened import Opened
@@ -70,3 +70,14 @@ def test_merge_copies_files_and_follows_no_link(tmp_path: Path) -> None:
     os.mkfifo(source / "pipe")
     copy_files(source, target)
     assert [file.name for file in target.iterdir()] == ["tokenizer.json"]
+
+
+def test_what_is_merged_chooses_no_code(tmp_path: Path) -> None:
+    chosen = {
+        "auto_map": {"AutoModelForCausalLM": "somebody/model--evil.Model"},
+        "_attn_implementation": "somebody/kernel",
+    }
+    kept = {"model_type": "llama", "layers": [{"size": 1}]}
+    quantised = {"torch_dtype": "float16", "quantization_config": {"quant_method": "mxfp4"}}
+    (tmp_path / "config.json").write_text(json.dumps({**chosen, **kept, **quantised, "part": chosen}))
+    assert model_config(tmp_path / "config.json", "bf16") == {**kept, "part": {}, "dtype": "bfloat16"}

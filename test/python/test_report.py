@@ -17,6 +17,7 @@ import mebp
 from mebp.cli import main
 from mebp.inspect import inspect
 from mebp.report.lifetimes import Timeline
+from mebp.report.measure import Measurement
 from mebp.report.page import make_page
 from mebp.report.step import TrainingStep
 from mebp.tools import find_tool, run_tool
@@ -237,6 +238,68 @@ def test_names_are_text(found):
     page = make_page(found)
     _Page(page)
     assert name not in page and "&lt;/script&gt;" in page
+
+
+# What the page looks up; all other strings of a description are shown, and may be anything.
+_LOOKED_UP = {"kind", "storage", "placement", "role", "activation"}
+_HOSTILE = "</script></style></title><script>alert(1)</script><!--<img src=x onerror=alert(1)>-->\"'&amp;&lt;]]>\\u003c"
+
+
+def _named(value: object, suffix: str, key: str = "") -> object:
+    """The same with `suffix` behind every string that is a name."""
+    if isinstance(value, dict):
+        return {name: _named(each, suffix, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_named(each, suffix, key) for each in value]
+    structural = key in _LOOKED_UP or (key == "op" and value in ("loop", "slice")) or key == "manifest"
+    return value + suffix if isinstance(value, str) and not structural else value
+
+
+class _Elements(HTMLParser):
+    """Every tag with the names of its attributes, every attribute's value, and the text of scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, ...]] = []
+        self.values: list[str] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, *(name for name, _ in attributes)))
+        self.values += [value or "" for _, value in attributes]
+        self._in_script = tag == "script"
+
+    def handle_endtag(self, tag):
+        self.tags.append((f"/{tag}",))
+        self._in_script = False
+
+    def handle_data(self, data):
+        if self._in_script:
+            self.scripts.append(data)
+
+    def handle_comment(self, data):
+        self.tags.append(("comment", data))
+
+
+def test_no_string_of_a_file_is_markup(found):
+    """The page has the same elements whatever names are; in attributes and in the script's data, names are as they
+    are."""
+    points = [{"peak_bytes": 10**6 * k, "seconds": 1.0 / k, "chunk": 8, "checkpoint_spacing": 1, "spill": "none",
+               "kept_bytes": 8, "kept_values": "kept"} for k in (1, 2)]  # fmt: skip
+    pages = []
+    for suffix in ("x" * len(_HOSTILE), _HOSTILE):
+        measured = [Measurement(f"mebp-run{suffix}", 10**7, f"one step{suffix}", True)]
+        pages.append(_Elements(make_page(_named(found, suffix), measured, _named(points, suffix))))
+    plain, hostile = pages
+    assert hostile.tags == plain.tags
+    assert [len(value) for value in hostile.values] == [len(value) for value in plain.values]
+    assert any(_HOSTILE in value for value in hostile.values)  # such as aria-label
+    data, script = hostile.scripts
+    assert script == plain.scripts[1] and "<" not in data
+    assert any(stage["title"].endswith(_HOSTILE) for stage in json.loads(data)["stages"])
 
 
 def test_command_writes_the_page_with_what_was_measured(bundles, tmp_path, capsys):

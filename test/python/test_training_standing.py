@@ -46,3 +46,29 @@ def test_it_travels_as_json():
     standing.evaluate(2, 5.0)
     assert Standing.restored(json.loads(json.dumps(standing.stored()))) == standing
     assert Standing.restored(None) == Standing()  # of a state that was saved before there were any
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "high",
+        [],
+        {"first_loss": "3"},
+        {"first_loss": True},
+        {"first_loss": 10**400},
+        {"recent_losses": 3.0},
+        {"recent_losses": [3.0, None]},
+        {"recent_losses": ["3"]},
+        {"evaluated": 1.5},
+        {"evaluated": -1},
+        {"best_step": "2"},
+        {"best_step": 10**400},
+        {"best_loss": []},
+        {"misses": None},
+        {"misses": True},
+    ],
+    ids=repr,
+)
+def test_what_no_run_stores_is_refused(stored):
+    with pytest.raises(ValueError):
+        Standing.restored(stored)

@@ -87,6 +87,30 @@ TEST_F(AdapterTest, SaysWhereWeightsAreTransposed) {
   EXPECT_NE(readWhole(config).find("\"fan_in_fan_out\": true"), std::string::npos);
 }
 
+TEST_F(AdapterTest, NamesTheCommitOfItsBase) {
+  const std::string commit(40, 'a');
+  const auto saved = [&](const std::string &name) {
+    format::Bundle content = tinyBundle({});
+    content.mutable_model()->set_name(name);
+    BundleFolder named(content);
+    OpenBundle opened(named.path());
+    OpenSession fresh(opened.handle);
+    EXPECT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+    EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
+    return readWhole(config);
+  };
+  const auto expect = [&](const std::string &name, const std::string &base, const std::string &revision) {
+    const std::string settings = saved(name);
+    const std::string part = "\"base_model_name_or_path\": \"" + base + "\",\n  \"revision\": " + revision + ",";
+    EXPECT_NE(settings.find(part), std::string::npos) << part << " in " << settings;
+  };
+  expect("owner/name@" + commit, "owner/name", "\"" + commit + "\"");
+  for (const std::string &name :
+       {std::string("owner/name"), "/models/a@" + commit, "./a@" + commit, std::string("a@main"),
+        "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
+    expect(name, name, "null");
+}
+
 // PEFT asks the module of experts how it has them, and takes no fan_in_fan_out.
 TEST_F(AdapterTest, SaysNothingOfTheTransposesOfExperts) {
   TinyOptions tiny;
@@ -201,7 +225,8 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   changed("\"bias\": \"lora_only\"");
   expectRefusal(MEBP_UNSUPPORTED, place + "bias is not supported; train the adapter with bias none");
   changed("\"peft_type\": \"IA3\"");
-  expectRefusal(MEBP_UNSUPPORTED, place + "peft_type is not LORA, the only kind that is supported");
+  expectRefusal(MEBP_UNSUPPORTED,
+                place + "peft_type is not LORA, the only kind that is supported; train such an adapter");
   changed("\"fan_in_fan_out\": true");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; "
@@ -210,6 +235,8 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   expectRefusal(MEBP_UNSUPPORTED, place +
                                       "init_lora_weights is 'pissa_niter_4', for which PEFT may change the base "
                                       "weights; save the adapter with its path_initial_model_for_weight_conversion");
+  changed("\"" + std::string(5000, 'a') + "\": true");
+  expectRefusal(MEBP_UNSUPPORTED, place + "(a long text) is not supported; train the adapter without it");
   changed("\"r\": 4");
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "r is 4, the bundle was compiled for 2; compile with --lora-rank 4 or choose "
@@ -219,7 +246,7 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                        "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "
                                        "5.5 or choose another adapter");
   changed("\"r\": \"2\"");
-  expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'");
+  expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'; save the adapter again");
 }
 
 TEST_F(AdapterTest, TakesWhatChangesNothing) {

@@ -69,6 +69,11 @@ TEST(Json, HeadersOfSafetensorsAreBounded) {
               "'a' has an impossible size; save the adapter again");
   EXPECT_EQ(refusalOf(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}})"),
             "the header's entry 'a' is damaged; save the adapter again");
+  // A line has to hold these.
+  EXPECT_EQ(refusalOf("{\"" + repeated("a", 600) + R"(": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})"),
+            "has a tensor with a name of 600 bytes; save the adapter again");
+  EXPECT_EQ(refusalOf(R"({"a": {"dtype": ")" + repeated("F", 99) + R"(", "shape": [2], "data_offsets": [0, 8]}})"),
+            "the header's entry 'a' is damaged; save the adapter again");
 }
 
 } // namespace

@@ -78,6 +78,12 @@ TEST_F(RunTest, TrainsAndLeavesAnAdapter) {
   EXPECT_EQ(mebp_session_load_adapter(session.handle, (scratch + "/adapter").c_str(), nullptr), MEBP_OK);
 }
 
+TEST_F(RunTest, ShowsANameThatATerminalWouldObey) {
+  expectRefusal("'" + scratch + "/\x1b[2J\xff\n.mebp' --tokens " + tokensBin(23), "/\\x1b[2J\\xff .mebp");
+  expectRefusal(bundle.path() + " --tokens '" + scratch + "/\x1b[2J\xff\n.bin'", "/\\x1b[2J\\xff .bin");
+  expectRefusal(bundle.path() + " --no-such-\x1b[2J", "--no-such-\\x1b[2J");
+}
+
 TEST_F(RunTest, TakesTheBundlesOptimizer) {
   mebp::format::Bundle planned = tinyBundle({});
   planned.mutable_plan()->set_optimizer("sgd");

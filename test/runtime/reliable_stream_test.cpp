@@ -5,9 +5,11 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -31,7 +33,7 @@ struct Script {
   std::vector<Frame> outgoing;
   std::optional<Frame> repeated; // comes whenever nothing else does
   bool hasEnded = false;         // so that nothing can be sent
-  unsigned openings = 0;
+  unsigned openings = 0, closings = 0;
 
   mebp_transport transport() {
     mebp_transport made = {};
@@ -71,7 +73,7 @@ struct Script {
       *bytes = frame.body.size();
       return MEBP_OK;
     };
-    made.close = [](void *) {};
+    made.close = [](void *user) { ++static_cast<Script *>(user)->closings; };
     return made;
   }
 
@@ -203,6 +205,96 @@ TEST_F(ReliableStreamTest, SaysWhatTheServerSays) {
   const Status status = stream.receive(head);
   EXPECT_EQ(status.code(), MEBP_REFUSED);
   EXPECT_EQ(status.message(), "the server is on fire");
+}
+
+// A peer's words are one line, and do nothing to a terminal.
+TEST_F(ReliableStreamTest, ShowsTheServersWordsAsOneReadableLine) {
+  const std::string words = "out of\nroom \x1b[2J\xff\xe2\x82 \xe2\x82\xac" + std::string(1, '\0') + "end";
+  const std::string line = "out of room \\x1b[2J\\xff\\xe2\\x82 \xe2\x82\xac\\x00end";
+  script.welcome(7, 0);
+  script.incoming.back().head.sequence = 0; // refused
+  script.incoming.back().head.bytes = static_cast<uint32_t>(words.size());
+  script.incoming.back().body = words;
+  stream.create(memory.data(), largest, {200, 50});
+  Status status = stream.open(script.transport(), {});
+  EXPECT_EQ(status.code(), MEBP_REFUSED);
+  EXPECT_EQ(status.message(), line);
+
+  open();
+  script.message(1, words);
+  script.incoming.back().head.kind = static_cast<uint8_t>(FrameKind::Error);
+  FrameHead head;
+  status = stream.receive(head);
+  EXPECT_EQ(status.code(), MEBP_REFUSED);
+  EXPECT_EQ(status.message(), line);
+}
+
+TEST_F(ReliableStreamTest, RefusesAWelcomeThatIsNone) {
+  struct Case {
+    std::string line;
+    std::function<void(Script::Frame &)> change;
+  };
+  const Case cases[] = {
+      {"the server does not answer the greeting; connect to mebp serve of the same release",
+       [](Script::Frame &frame) { frame.head.kind = static_cast<uint8_t>(FrameKind::Message); }},
+      {"the server's answer to the greeting has 47 bytes and not 48; use the same release of mebp on both sides",
+       [](Script::Frame &frame) { frame.body.resize(frame.head.bytes -= 1); }},
+      {"the server's answer to the greeting has 0 bytes and not 48; use the same release of mebp on both sides",
+       [](Script::Frame &frame) { frame.body.resize(frame.head.bytes = 0); }},
+      {"the other half sent a frame of 48 bytes and says that it has 4294967295",
+       [](Script::Frame &frame) { frame.head.bytes = UINT32_MAX; }},
+      {"the other half has received what was never sent, or lacks what is no longer kept",
+       [](Script::Frame &frame) {
+         const uint32_t received = 1;
+         std::memcpy(&frame.body[offsetof(Hello, received)], &received, sizeof received);
+       }},
+      {"too long", [](Script::Frame &frame) { frame.body.resize(frame.head.bytes = 1 << 20); }},
+  };
+  for (const Case &each : cases) {
+    script = Script();
+    script.welcome(7, 0);
+    each.change(script.incoming.back());
+    stream.create(memory.data(), largest, {200, 50});
+    const Status status = stream.open(script.transport(), {});
+    EXPECT_EQ(status.code(), MEBP_CORRUPT) << each.line;
+    EXPECT_EQ(status.message(), each.line);
+    EXPECT_EQ(script.openings, 1u) << each.line; // trying again is of no use
+  }
+}
+
+// A server's session: its first stream, and one that another thread hands over and that is gone when the session ends.
+class ServedStreamTest : public testing::Test {
+protected:
+  void SetUp() override {
+    stream.create(memory.data(), largest, {200, 5'000});
+    stream.begin({});
+  }
+  std::vector<unsigned char> memory = std::vector<unsigned char>(format::bytesOfKeptFrames(largest));
+  Script first, second;
+  ReliableStream stream;
+};
+
+TEST_F(ServedStreamTest, LeavesAStreamAloneWhoseCallHasEnded) {
+  ASSERT_TRUE(stream.greetFirst(first.transport()).ok());
+  first.message(1, "one");
+  second.message(2, "two");
+  FrameHead head;
+  ASSERT_TRUE(stream.receive(head).ok());
+  std::thread handingOver([&] { stream.handOver(second.transport(), {}); });
+  ASSERT_TRUE(stream.receive(head).ok()); // the first one has ended, and this is the second one's
+  stream.end();
+  handingOver.join(); // from here on the second one may be gone
+  const unsigned closings = second.closings;
+  stream.stop();
+  EXPECT_EQ(second.closings, closings);
+}
+
+TEST_F(ServedStreamTest, DoesNotBeginOnceItIsStopped) {
+  stream.stop();
+  const Status status = stream.greetFirst(first.transport());
+  EXPECT_EQ(status.code(), MEBP_DISCONNECTED);
+  EXPECT_EQ(status.message(), "the server is being stopped");
+  EXPECT_TRUE(first.outgoing.empty());
 }
 
 // Whatever comes, memory beyond the largest frame is never written, and a call ends.

@@ -46,7 +46,7 @@ def build(family: str, classes: int = 3, task: str = "classify", **fields: objec
     """With weights that attention and the head see: transformers' own are so small that all samples look alike."""
     config = AutoConfig.for_model(family, **{**FAMILIES[family], **fields}, num_labels=classes)
     torch.manual_seed(3)
-    model = getattr(transformers, TASKS[task].auto).from_config(config, dtype=torch.float32)
+    model = getattr(transformers, TASKS[task].auto).from_config(config, dtype=torch.float32, trust_remote_code=False)
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.1)

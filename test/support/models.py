@@ -145,7 +145,7 @@ def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **over
     fields = {"model_type": family, **_FAMILIES[family], **overrides}
     config = AutoConfig.for_model(**fields)
     generator = torch.Generator().manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     if model._can_set_experts_implementation():
         model.set_experts_implementation("eager")  # in any type
     with torch.no_grad():

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "format/readable.h"
+
 // What a number of something may be.
 constexpr unsigned long long least = 1, most = 1 << 30;
 
@@ -164,6 +166,6 @@ int CommandLine::parse(int argc, char **argv) {
     wrong = checkTogether();
   if (wrong.empty())
     return -1;
-  std::fprintf(stderr, "%s: %s; see %s --help\n", name.c_str(), wrong.c_str(), name.c_str());
+  std::fprintf(stderr, "%s: %s; see %s --help\n", name.c_str(), mebp::format::readable(wrong).c_str(), name.c_str());
   return 2;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "format/optimizers.h"
+#include "format/readable.h"
 #include "mebp/mebp.h"
 #include "options.h"
 #include "report.h"
@@ -101,8 +102,12 @@ public:
   }
 
 private:
+  // On a terminal, where names that others chose may do nothing.
+  static void say(const std::string &line) {
+    std::fprintf(stderr, "mebp-run: %s\n", mebp::format::readable(line).c_str());
+  }
   static bool fail(const std::string &message) {
-    std::fprintf(stderr, "mebp-run: %s\n", message.c_str());
+    say(message);
     return false;
   }
   bool check(mebp_code code) const { return code == MEBP_OK || fail(error.message); }
@@ -139,7 +144,7 @@ private:
     choice.trace_file = options.traceFile.empty() ? nullptr : options.traceFile.c_str();
     choice.log = [](void *, mebp_log_level level, const char *line) {
       if (level == MEBP_LOG_WARNING)
-        std::fprintf(stderr, "mebp-run: %s\n", line);
+        say(line);
     };
     plannedBytes = mebp_session_peak_bytes(bundle, &choice);
     if (!check(mebp_session_create(bundle, &choice, &session, &error)))
@@ -223,7 +228,7 @@ private:
     uint64_t size = sizeof(saved);
     mebp_code code = mebp_session_load_state(session, options.stateFolder.c_str(), &saved, &size, &error);
     if (code == MEBP_NOT_FOUND) {
-      std::fprintf(stderr, "mebp-run: %s holds no state yet; starting at step 1\n", options.stateFolder.c_str());
+      say(options.stateFolder + " holds no state yet; starting at step 1");
       return true;
     }
     if (!check(code))

@@ -4,6 +4,7 @@
 #include "declare.h"
 #include "format/adapters.h"
 #include "format/folders.h"
+#include "format/readable.h"
 #include "refusals.h"
 
 #include <CLI/CLI.hpp>
@@ -38,10 +39,10 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   } catch (const CLI::Success &success) {
     return app.exit(success);
   } catch (const CLI::ParseError &error) {
-    std::cerr << "mebpc: " << error.what() << "; see mebpc --help\n";
+    std::cerr << "mebpc: " << format::readable(error.what()) << "; see mebpc --help\n";
     return badInput;
   } catch (const OptionError &error) {
-    std::cerr << "mebpc: " << error.what() << "\n";
+    std::cerr << "mebpc: " << format::readable(error.what()) << "\n";
     return badInput;
   }
   return std::nullopt;

@@ -41,7 +41,9 @@ def save_model(shape: Shape, config: Path, folder: Path) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM, logging
 
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.from_pretrained(config, trust_remote_code=False), dtype=torch.bfloat16, trust_remote_code=False
+    )
     model.save_pretrained(folder)
     shape.write_config(folder)  # in words that older versions of transformers know, too
 

@@ -15,7 +15,9 @@ from transformers import AutoModelForCausalLM
 
 def main() -> None:
     folder, length, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
+    )
     model.config.use_cache = False
     model.gradient_checkpointing_enable()
     model.enable_input_require_grads()

@@ -29,7 +29,9 @@ def load_package(checkout: Path):
 
 def main() -> None:
     folder, length, steps, checkout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
+    )
     model.config.use_cache = False
     lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
     model = load_package(checkout).StreamModel(

@@ -89,11 +89,11 @@ def _with_variants(found: ModelType, folder: Path) -> ModelType:
 def _build(config: PreTrainedConfig, kind: type = AutoModelForCausalLM) -> PreTrainedModel:
     """With random parameters all over, norms and biases too, so that none can be mistaken for another."""
     with torch.device("meta"):
-        size = kind.from_config(config).num_parameters()
+        size = kind.from_config(config, trust_remote_code=False).num_parameters()
     if size > _MOST_PARAMETERS:
         raise ValueError(f"the smallest configuration that bench/ makes of it has {size:,} parameters")
     torch.manual_seed(0)
-    model = kind.from_config(config, dtype=torch.float32)
+    model = kind.from_config(config, dtype=torch.float32, trust_remote_code=False)
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape)

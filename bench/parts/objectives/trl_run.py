@@ -42,7 +42,11 @@ def settings(given: dict) -> dict:
 
 def model_of(given: dict) -> PeftModel:
     base = AutoModelForCausalLM.from_pretrained(
-        given["model"], dtype=torch.float32, attn_implementation=given["attention"].removeprefix("float64, ")
+        given["model"],
+        dtype=torch.float32,
+        attn_implementation=given["attention"].removeprefix("float64, "),
+        trust_remote_code=False,
+        use_safetensors=True,
     )
     model = PeftModel.from_pretrained(base, given["adapter"], is_trainable=True)
     if given["attention"].startswith("float64"):
@@ -60,7 +64,7 @@ def dpo(given: dict) -> DPOTrainer:
         model_of(given),
         args=options,
         train_dataset=Dataset.from_list(given["data"]),
-        processing_class=AutoTokenizer.from_pretrained(given["model"]),
+        processing_class=AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False),
     )
 
 
@@ -102,7 +106,7 @@ def grpo(given: dict) -> GRPOTrainer:
         reward_funcs=getattr(module, given["function"]),
         args=options,
         train_dataset=Dataset.from_list(given["data"]),
-        processing_class=AutoTokenizer.from_pretrained(given["model"]),
+        processing_class=AutoTokenizer.from_pretrained(given["model"], trust_remote_code=False),
         rollout_func=function,
     )
     trainer.recorded = function

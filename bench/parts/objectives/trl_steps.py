@@ -51,9 +51,11 @@ def settings(scratch: str) -> dict:
 
 def model_and_adapter(folder: str) -> dict:
     return {
-        "model": AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16),
+        "model": AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
+        ),
         "peft_config": LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM"),
-        "processing_class": AutoTokenizer.from_pretrained(folder),
+        "processing_class": AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
     }
 
 

@@ -58,4 +58,6 @@ def _save_in_bf16(name: str, folder: Path) -> None:
     from mebp.exporter.packaged import unpack
 
     logging.disable_progress_bar()
-    AutoModelForCausalLM.from_pretrained(unpack(PACKAGED[name]), dtype=torch.bfloat16).save_pretrained(folder)
+    AutoModelForCausalLM.from_pretrained(
+        unpack(PACKAGED[name]), dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
+    ).save_pretrained(folder)

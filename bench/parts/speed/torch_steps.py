@@ -25,7 +25,9 @@ def load(folder: str, options: list[str], device: str = "cpu") -> torch.nn.Modul
     from transformers import AutoModelForCausalLM, logging
 
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
+    ).to(device)
     model.config.use_cache = False
     if "checkpointing" in options:
         model.gradient_checkpointing_enable()

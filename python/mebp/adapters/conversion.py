@@ -2,15 +2,16 @@
 """An adapter in one form, written in another."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mebp.adapters import gguf_file, mlx, peft
 from mebp.adapters.adapter import Adapter
-from mebp.adapters.base import base_config
+from mebp.adapters.base import AskedBase, Base, StatedBase
 from mebp.errors import Error
-from mebp.files import new_folder, read_json, replaced_file, user_path
+from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
 
@@ -38,7 +39,8 @@ def convert_adapter(
 ) -> Conversion:
     """Writes `adapter`, which is in any of the forms, as the new file or folder `output` in the form `to` of FORMS.
 
-    base: the base model's folder, bundle or hub id, where the adapter does not say it. llama.cpp's form needs its
+    base: the base model's folder, bundle, GGUF file or hub id, OWNER/NAME@REVISION too; None for what the adapter
+    says, which has to be on this machine: nothing is fetched because an adapter names it. llama.cpp's form needs its
     config.json, for the number of heads; an adapted head needs it, to know whether it is tied to the embedding.
 
     Raises mebp.Error, with nothing written, where the adapter cannot be read, `to` cannot hold it, or `output` exists.
@@ -51,14 +53,18 @@ def convert_adapter(
         raise Error(f"{output}: exists already; choose another -o")
     if to == "gguf" and output.is_dir():
         raise Error(f"{output}: is a folder; name the GGUF file to write")
-    found, config = _read(source, form, base)
+    words = ["mebp", "adapter", "convert", str(adapter), "--to", to, "-o", str(output)]
+    named = AskedBase(base) if base is not None else None
+    found, known = _read(source, form, lambda stated: named or StatedBase(stated, source, shlex.join(words)))
     if to == "gguf" or _HEAD in found.layers:
-        _check_head(found, config())
+        _check_head(found, known.config)
     if to == "mlx" and any(name.endswith(_LATENT) for name in found.layers):
-        _check_latent(found, config())
+        _check_latent(found, known.config)
+    config = known.config if to == "gguf" else {}
+    found = replace(found, base=known.name)
     if to == "gguf":
         with replaced_file(output, _NOTHING) as file:
-            gguf_file.write_gguf(found, config(), file)
+            gguf_file.write_gguf(found, config, file)
     else:
         with new_folder(output, _NOTHING) as folder:
             if to == "mlx":
@@ -68,16 +74,13 @@ def convert_adapter(
     return Conversion(form, len(found.layers), found.rank)
 
 
-def _read(source: Path, form: str, base: str | os.PathLike[str] | None) -> tuple[Adapter, Callable[[], Mapping]]:
-    """The adapter, and what gives the base model's config.json."""
-    if form == "gguf":
-        found = gguf_file.read_gguf(source, lambda: base_config(base, source))
-    else:
-        found = (mlx.read_mlx if form == "mlx" else peft.read_peft)(source)
-    if base is not None:
-        named = user_path(base)
-        found = replace(found, base=str(named.absolute()) if named.exists() else str(base))
-    return found, lambda: base_config(found.base, source)
+def _read(source: Path, form: str, base: Callable[[str | None], Base]) -> tuple[Adapter, Base]:
+    """The adapter, and its base model; `base` makes that of what the adapter says."""
+    if form == "gguf":  # which says nothing
+        known = base(None)
+        return gguf_file.read_gguf(source, lambda: known.config), known
+    found = (mlx.read_mlx if form == "mlx" else peft.read_peft)(source)
+    return found, base(found.base)
 
 
 def _form_of(source: Path) -> str:
@@ -89,11 +92,11 @@ def _form_of(source: Path) -> str:
         raise Error(f"{source}: is not an adapter; give its folder or GGUF file")
     if not (source / peft.CONFIG).is_file():
         raise Error(f"{source}: is not an adapter, for it has no {peft.CONFIG}; give an adapter's folder or GGUF file")
-    return "peft" if "peft_type" in read_json(source / peft.CONFIG, "save the adapter again") else "mlx"
+    return "peft" if "peft_type" in read_json(own_file(source / peft.CONFIG), "save the adapter again") else "mlx"
 
 
 def _check_head(adapter: Adapter, config: Mapping) -> None:
-    architecture = ARCHITECTURES.get(config.get("model_type"))
+    architecture = ARCHITECTURES.get(str(config.get("model_type")))
     if _HEAD in adapter.layers and config.get("tie_word_embeddings", architecture is not None and architecture.tied):
         raise Error(
             f"{adapter.source}: adapts '{_HEAD}', which is tied to the embedding, and neither MLX-LM nor llama.cpp can "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mebp.adapters.adapter import Adapter, Layer, paired
+from mebp.adapters.adapter import Adapter, Layer, paired, read_scale
 from mebp.errors import Error
 from mebp.extras import need_packages
 from mebp.gguf.architectures import architecture_named, architecture_of
@@ -19,13 +19,12 @@ _ALPHA = "adapter.lora.alpha"
 def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
     """config: gives the base model's config.json, and is called only where the heads have to be known."""
     container = read_container(file)
-    kind = container.metadata.get("general.type"), container.metadata.get("adapter.type")
+    kind = container.text("general.type"), container.text("adapter.type")
     if kind != ("adapter", "lora"):
-        raise Error(f"{file}: is not a LoRA adapter (general.type is {kind[0]}, adapter.type {kind[1]}); give one")
-    architecture = architecture_named(container.metadata.get("general.architecture"), f"{file}")
-    alpha = container.number(_ALPHA)
-    if not isinstance(alpha, float) or not np.isfinite(alpha):
-        raise Error(f"{file}: {_ALPHA} is not a number; {_ADVICE}")
+        general, special = (name and name[:60] for name in kind)
+        raise Error(f"{file}: is not a LoRA adapter (general.type is {general}, adapter.type {special}); give one")
+    architecture = architecture_named(container.text("general.architecture"), f"{file}")
+    alpha = read_scale(container.real(_ALPHA, needed=True), f"{file}: {_ALPHA}", _ADVICE)
     factors: dict[str, dict[str, np.ndarray]] = {}
     for tensor in container.tensors:
         theirs, _, factor = tensor.name.rpartition(".")
@@ -37,7 +36,7 @@ def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
     layers = {}
     for module, (a, b) in paired(file, factors).items():
         if architecture.is_paired(module):
-            order = architecture.row_order(module, len(b), config())
+            order = architecture.row_order(module, len(b), config(), f"{file}")
             b = b[np.argsort(order)]
         # llama.cpp multiplies by one where alpha is zero.
         layers[module] = Layer(a, b, alpha / a.shape[0] if alpha else 1.0)
@@ -50,18 +49,22 @@ def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
 
     architecture = architecture_of(config.get("model_type"), f"{adapter.source}")
     alpha = adapter.scale * adapter.rank
+    with np.errstate(over="ignore"):
+        alpha = float(np.float32(alpha))  # as it is read
+    if not alpha or not np.isfinite(alpha):
+        raise Error(f"{adapter.source}: has the scale {adapter.scale:g}, which GGUF cannot hold; train the adapter "
+                    "with another lora_alpha")  # fmt: skip
     writer = gguf.GGUFWriter(file, architecture.name)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32(_ALPHA, alpha)
-    alpha = float(np.float32(alpha))  # as it is read
     for module, layer in adapter.layers.items():
         theirs = architecture.to_gguf(module)
         if theirs is None:
             raise Error(f"{adapter.source}: adapts '{module}', which GGUF has no name for in architecture "
                         f"'{architecture.name}'; train the adapter without it")  # fmt: skip
-        b = layer.b_for(alpha / layer.rank)
-        order = architecture.row_order(module, len(b), config)
+        b = adapter.b_for(module, alpha / layer.rank)
+        order = architecture.row_order(module, len(b), config, f"{adapter.source}")
         writer.add_tensor(f"{theirs}.weight.lora_a", np.ascontiguousarray(layer.a))
         writer.add_tensor(f"{theirs}.weight.lora_b", np.ascontiguousarray(b if order is None else b[order]))
     writer.write_header_to_file()

@@ -3,13 +3,15 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from mebp.adapters.adapter import Adapter, Layer, paired, short_names
+from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.exporter.naming import HubName
+from mebp.files import check_space, own_file, read_json
 from mebp.tensor_file import read_tensors, write_tensors
 
 CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
@@ -20,45 +22,54 @@ _EMBEDDINGS = ("embed_tokens", "wte", "wpe")
 
 
 def read_mlx(folder: Path) -> Adapter:
-    config = read_json(folder / CONFIG, _ADVICE)
+    config = read_json(own_file(folder / CONFIG), _ADVICE)
     kind = config.get("fine_tune_type", "lora")
     if kind != "lora":
-        raise Error(f"{folder / CONFIG}: fine_tune_type is {kind}, and only lora is supported; train such an adapter")
+        raise Error(
+            f"{folder / CONFIG}: fine_tune_type is {shown(kind)}, and only lora is supported; train such an adapter"
+        )
     parameters = config.get("lora_parameters")
     scale = parameters.get("scale") if isinstance(parameters, dict) else None
-    if not isinstance(scale, int | float) or isinstance(scale, bool) or not math.isfinite(scale):
+    if scale is None:
         raise Error(f"{folder / CONFIG}: lacks the number scale in lora_parameters; {_ADVICE}")
+    scale = read_scale(scale, f"{folder / CONFIG}: scale in lora_parameters", _ADVICE)
     factors: dict[str, dict[str, np.ndarray]] = {}
-    for name, values in read_tensors(folder / TENSORS, _ADVICE).items():
+    for name, values in read_tensors(own_file(folder / TENSORS), _ADVICE).items():
         module, _, factor = name.rpartition(".")
         if factor not in ("lora_a", "lora_b") or module.rpartition(".")[2] in _EMBEDDINGS:
             raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train the "
                         "adapter without it")  # fmt: skip
         factors.setdefault(_from_mlx(module), {})[factor[-1]] = values.T
     found = paired(folder / TENSORS, factors)
-    layers = {name: Layer(a, b, float(scale)) for name, (a, b) in found.items()}
-    return Adapter(folder, layers, config.get("model") or None)
+    layers = {name: Layer(a, b, scale) for name, (a, b) in found.items()}
+    return Adapter(folder, layers, read_base(config, "model", folder / CONFIG))
 
 
 def write_mlx(adapter: Adapter, folder: Path) -> None:
     rank, scale = adapter.rank, adapter.scale
-    tensors, names = {}, []
-    for name, layer in adapter.layers.items():
-        module = _to_mlx(adapter.source, name)
-        names.append(module)
-        # All layers have one rank there; zeros add nothing.
-        missing = rank - layer.rank
-        tensors[f"{module}.lora_a"] = np.pad(layer.a.T, ((0, 0), (0, missing)))
-        tensors[f"{module}.lora_b"] = np.pad(layer.b_for(scale).T, ((0, missing), (0, 0)))
+    names = [_to_mlx(adapter.source, name) for name in adapter.layers]
+    shapes = {}
+    for module, layer in zip(names, adapter.layers.values(), strict=True):
+        shapes[f"{module}.lora_a"] = layer.a.shape[1], rank
+        shapes[f"{module}.lora_b"] = rank, layer.b.shape[0]
+    check_space(folder, 4 * sum(map(math.prod, shapes.values())), f"{adapter.source.name} for MLX-LM")
     config = {
         "fine_tune_type": "lora",
-        "model": adapter.base,
+        "model": hub.id if (hub := HubName.of(adapter.base or "")) else adapter.base,  # it has no field for a revision
         "num_layers": -1,  # all
         "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": short_names(names)},
     }
-    shapes = {name: values.shape for name, values in tensors.items()}
-    write_tensors(folder / TENSORS, shapes, tensors.values(), "f32")
+    tensors = _padded(adapter, rank, scale)
+    write_tensors(folder / TENSORS, shapes, tensors, "f32")
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _padded(adapter: Adapter, rank: int, scale: float) -> Iterator[np.ndarray]:
+    """One at a time, for a single large rank may make all others large; zeros add nothing."""
+    for name, layer in adapter.layers.items():
+        missing = rank - layer.rank
+        yield np.pad(layer.a.T, ((0, 0), (0, missing)))
+        yield np.pad(adapter.b_for(name, scale).T, ((0, missing), (0, 0)))
 
 
 def _to_mlx(source: Path, module: str) -> str:

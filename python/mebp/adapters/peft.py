@@ -4,14 +4,17 @@
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from mebp.adapters.adapter import Adapter, Layer, paired, short_names
+from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
+from mebp.adapters.patterns import LayerPatterns
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.exporter.naming import HubName
+from mebp.files import own_file, read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
 
@@ -26,43 +29,60 @@ _PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 
 def read_peft(folder: Path) -> Adapter:
-    config = read_json(folder / CONFIG, _ADVICE)
+    config = read_json(own_file(folder / CONFIG), _ADVICE)
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise Error(f"{folder / CONFIG}: peft_type is {kind}, and only LORA is supported; train such an adapter")
+        raise Error(f"{folder / CONFIG}: peft_type is {shown(kind)}, and only LORA is supported; train such an adapter")
     for name in _OTHER_KINDS:
         if config.get(name):
             raise Error(f"{folder / CONFIG}: {name} is not supported; train the adapter without it")
-    if config.get("init_lora_weights") not in _PLAIN_STARTS:
+    if (start := config.get("init_lora_weights")) not in _PLAIN_STARTS:
         raise Error(
-            f"{folder / CONFIG}: init_lora_weights is '{config['init_lora_weights']}', which changes the base weights; "
+            f"{folder / CONFIG}: init_lora_weights is '{shown(start)}', which changes the base weights; "
             "save the adapter with its path_initial_model_for_weight_conversion"
         )
     if not (folder / TENSORS).is_file() and (folder / "adapter_model.bin").is_file():
         raise Error(f"{folder}: weights only as .bin; save the adapter as safetensors")
     factors: dict[str, dict[str, np.ndarray]] = {}
-    for name, values in read_tensors(folder / TENSORS, _ADVICE).items():
+    for name, values in read_tensors(own_file(folder / TENSORS), _ADVICE).items():
         match = _FACTOR.fullmatch(name)
         if match is None:
             raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train or save "
                         "the adapter without it")  # fmt: skip
         factors.setdefault(match[1], {})[match[2].lower()] = values
-    layers = {
-        name: Layer(a, b, _scale(folder / CONFIG, config, name, a.shape[0]))
-        for name, (a, b) in paired(folder / TENSORS, factors).items()
-    }
-    return Adapter(folder, layers, config.get("base_model_name_or_path") or None)
+    alphas = _Alphas(folder / CONFIG, config)
+    layers = {name: Layer(a, b, alphas.scale(name, a.shape[0]))
+              for name, (a, b) in paired(folder / TENSORS, factors).items()}  # fmt: skip
+    return Adapter(folder, layers, _base(folder / CONFIG, config))
 
 
-def _scale(file: Path, config: Mapping, layer: str, rank: int) -> float:
-    alpha = config.get("lora_alpha")
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if re.fullmatch(rf"(.*\.)?({pattern})", layer):
-            alpha = value
-            break
-    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not math.isfinite(alpha):
-        raise Error(f"{file}: lacks the number lora_alpha; {_ADVICE}")
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+def _base(file: Path, config: Mapping) -> str | None:
+    name, revision = read_base(config, "base_model_name_or_path", file), config.get("revision")
+    both = f"{name}@{revision}"
+    return both if revision and name and HubName.of(both) else name
+
+
+class _Alphas:
+    """What lora_alpha and alpha_pattern say. Ranks need no rank_pattern: the tensors have them."""
+
+    def __init__(self, file: Path, config: Mapping) -> None:
+        if config.get("lora_alpha") is None:
+            raise Error(f"{file}: lacks the number lora_alpha; {_ADVICE}")
+        self._alpha = read_scale(config["lora_alpha"], f"{file}: lora_alpha", _ADVICE)
+        patterns = config.get("alpha_pattern") or {}
+        if not isinstance(patterns, dict):
+            raise Error(f"{file}: alpha_pattern is {reprlib.repr(patterns)}, which is not an object; {_ADVICE}")
+        self._patterns = LayerPatterns(f"{file}: alpha_pattern", patterns)
+        self._of_pattern = {
+            pattern: read_scale(value, f"{file}: alpha_pattern of '{shown(pattern)}'", _ADVICE)
+            for pattern, value in patterns.items()
+        }
+        self._root = bool(config.get("use_rslora"))
+
+    def scale(self, layer: str, rank: int) -> float:
+        pattern = self._patterns.first_match(layer)
+        alpha = self._alpha if pattern is None else self._of_pattern[pattern]
+        return alpha / (math.sqrt(rank) if self._root else rank)
 
 
 def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None:
@@ -72,12 +92,14 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
     tensors = {}
     for name, layer in adapter.layers.items():
         tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a
-        tensors[f"base_model.model.{name}.lora_B.weight"] = layer.b_for(alpha / layer.rank)
+        tensors[f"base_model.model.{name}.lora_B.weight"] = adapter.b_for(name, alpha / layer.rank)
     ranks = {name: layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
+    hub = HubName.of(adapter.base or "")
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": adapter.base,
+        "base_model_name_or_path": hub.id if hub else adapter.base,
+        "revision": hub.revision if hub else None,
         "r": rank,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "lora_dropout": 0.0,

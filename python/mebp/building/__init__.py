@@ -7,7 +7,6 @@ budget      the memory that is free
 """
 
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +22,12 @@ from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
-from mebp.files import read_json, scratch_folder
+from mebp.files import own_file, read_json, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
 from mebp.tasks import CAUSAL
 from mebp.tokenizer import Tokenizer
-from mebp.tools import watch_tool
+from mebp.tools import python_module, watch_tool
 
 _GENERATED = 1024  # tokens of a prompt and its answer
 _EXPORTED = 256  # tokens; the compiler takes any other number, but for windows that are longer than the export
@@ -46,7 +45,7 @@ def is_bundle(path: Path) -> bool:
 class Trained:
     """What a bundle is to train on."""
 
-    data: Path
+    data: str  # where it is, for a reader
     lengths: Callable[[Tokenizer], Sequence[int] | None]  # of its samples; None of packed text
     may_cut: bool = True  # those that are too long, instead of refusing them
     pairs_up_to: int = 0  # tokens, where sequences come in pairs that may run side by side
@@ -63,17 +62,23 @@ class Builder:
     say: Say
     stage: Say
 
-    def build(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> Path:
-        """The bundle of `model`, for what it is `trained` on, from the cache or made now.
+    def build(
+        self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]
+    ) -> tuple[Path, str]:
+        """The bundle of `model`, for what it is `trained` on, from the cache or made now; and what names the same model
+        whenever it is asked for: of a branch on the hub, its commit.
 
         also: options of mebpc that the run knows by itself.
         Raises mebp.Error where the model cannot be found, exported or compiled as asked.
         """
         self.stage(f"looking for {model}")
         found = find_model(model)
+        exact = found.origin if found.asked else model
+        if found.note:
+            self.say(found.note)
         with _settings(found) as settings:
             limit = model_limit(settings)
-            classes = trained.classes(read_json(settings / "config.json", "download the model again"))
+            classes = trained.classes(read_json(own_file(settings / "config.json"), "download the model again"))
             chosen = {**self._choose(settings, limit, trained, options), **also}
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
@@ -87,7 +92,7 @@ class Builder:
         cache, started = Cache(self.say), time.monotonic()
 
         def compile(folder: Path) -> None:
-            export = lambda target: self._export(model, target / _ONNX, exporting)  # noqa: E731
+            export = lambda target: self._export(exact, target / _ONNX, exporting)  # noqa: E731
             exported, kept = cache.keep(f"exports/{name}-{export_key}", export)
             if kept:
                 self.say(f"{exported / _ONNX}: the export, from the cache")
@@ -102,7 +107,7 @@ class Builder:
         how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - started:.0f} s"
         self.say(f"{bundle}: the bundle, {how}")
         self.say(_summary(inspect(bundle)))
-        return bundle
+        return bundle, exact
 
     def _choose(
         self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions
@@ -136,7 +141,7 @@ class Builder:
     def _export(self, model: str, onnx: Path, options: Mapping[str, object]) -> None:
         # A process of its own: torch takes hundreds of MB, which the run would keep.
         self.stage("loading torch and transformers")
-        command = [sys.executable, "-m", "mebp", "export", model, "-o", str(onnx), *as_arguments(options)]
+        command = python_module("mebp", "export", model, "-o", str(onnx), *as_arguments(options))
         try:
             for note in watch_tool(command, self._tell):
                 self.say(note)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.files import read_json
+from mebp.files import own_file, read_json
 from mebp.words import counted
 
 _PACKED = 256
@@ -23,7 +23,7 @@ class Length:
 
 def model_limit(folder: Path) -> int | None:
     """The most positions of the model in `folder`, as its config.json has it; None where it has none."""
-    config = read_json(folder / "config.json", "download the model again")
+    config = read_json(own_file(folder / "config.json"), "download the model again")
     stated = next((config[name] for name in ("max_position_embeddings", "n_positions") if config.get(name)), None)
     return stated if type(stated) is int and stated > 0 else None
 

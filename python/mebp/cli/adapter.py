@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from mebp.words import counted
+from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base",
         metavar="MODEL",
-        help="the base model's folder, bundle, GGUF file or hub id (default: what the adapter says)",
+        help="the base model's folder, bundle, GGUF file or hub id, with @REVISION, too (default: what the adapter "
+        "says, if it is here)",
     )
 
 
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.adapters.conversion import FORMS, convert_adapter
 
     found = convert_adapter(arguments.adapter, arguments.output, arguments.to, arguments.base)
-    print(
+    say(
         f"{arguments.output}: {counted(found.layers, 'layer')} of rank {found.rank}, "
         f"from {FORMS[found.form]}'s form to {FORMS[arguments.to]}'s"
     )

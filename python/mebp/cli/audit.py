@@ -10,6 +10,7 @@ from mebp.cli.session import add_adapter
 from mebp.errors import Error, reason
 from mebp.shared_options import add_shared
 from mebp.tables import Table
+from mebp.words import say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         threads=arguments.threads,
     )
-    print(json.dumps(found.as_json(), indent=2) if arguments.json else f"{_table(found)}\n\n{_meaning(found)}")
+    say(json.dumps(found.as_json(), indent=2) if arguments.json else f"{_table(found)}\n\n{_meaning(found)}")
     return 0
 
 

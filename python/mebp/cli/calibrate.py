@@ -8,6 +8,7 @@ from pathlib import Path
 from mebp.errors import Error
 from mebp.tables import Table
 from mebp.waiting import waiting
+from mebp.words import say
 
 _MOST_THREADS = 1024
 
@@ -38,12 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     with waiting("timing kernels; leave the machine alone"):
         found = calibrate(arguments.output, device=arguments.device, threads=arguments.threads, quick=arguments.quick)
     if arguments.json:
-        print(json.dumps(found, indent=1))
+        say(json.dumps(found, indent=1))
     else:
-        print(_table(found))
+        say(_table(found))
         reader = "mebpc" if arguments.device == "cpu" else f"mebpc --device {arguments.device}"
         file = arguments.output or default_file(arguments.device)
-        print(f"\n{file}: {reader} reads this file to predict step times")
+        say(f"\n{file}: {reader} reads this file to predict step times")
     return 0
 
 

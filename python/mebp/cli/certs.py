@@ -4,6 +4,8 @@
 import argparse
 from pathlib import Path
 
+from mebp.words import say
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="where to write the five files")
@@ -22,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.certificates import make_certificates
 
     made = make_certificates(arguments.folder, arguments.host, arguments.days, arguments.overwrite)
-    print(f"{arguments.folder}: {', '.join(made.files)}")
-    print(f"the server's is for {', '.join(made.hosts)}; all are valid until {made.until}")
-    print("the authority's key was not kept: for another device or server, make all of them anew")
+    say(f"{arguments.folder}: {', '.join(made.files)}")
+    say(f"the server's is for {', '.join(made.hosts)}; all are valid until {made.until}")
+    say("the authority's key was not kept: for another device or server, make all of them anew")
     return 0

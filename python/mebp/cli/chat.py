@@ -10,6 +10,7 @@ from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
+from mebp.words import answer, say
 
 if TYPE_CHECKING:
     from mebp.chat import Chat
@@ -61,7 +62,7 @@ def _read() -> str | None:
         line = sys.stdin.buffer.readline()
         return line.decode().strip() if line else None
     except EOFError:
-        print()
+        say()
         return None
     except UnicodeDecodeError as error:
         raise Error(f"standard input is not UTF-8 at byte {error.start}; convert it") from error
@@ -86,7 +87,7 @@ class _Conversation:
 
         def show(tokens: object) -> None:
             pieces.append(stream.add(int(tokens[0])))
-            print(pieces[-1], end="", flush=True)
+            answer(pieces[-1], end="")
 
         left = self._session.max_positions - len(prompt)
         with suppress(KeyboardInterrupt):
@@ -99,7 +100,7 @@ class _Conversation:
                 **self._options,
             )
         pieces.append(stream.end())
-        print(pieces[-1], flush=True)
+        answer(pieces[-1])
         self._options["seed"] += 1
         self._chat.keep(question, "".join(pieces))
 
@@ -119,4 +120,4 @@ class _Conversation:
                     f"the message has {len(ids)} tokens and the bundle is compiled for {self._session.max_positions}; "
                     "shorten it or compile with a longer --generate-len"
                 )
-            print("mebp: note: the conversation is too long: its first turn was left out", file=sys.stderr)
+            say("mebp: note: the conversation is too long: its first turn was left out", error=True)

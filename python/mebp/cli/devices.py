@@ -8,6 +8,8 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from mebp.words import say
+
 if TYPE_CHECKING:
     from mebp.device import Device, DeviceTest
 
@@ -29,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = mebp.devices()  # with what the tests have found
     if arguments.json:
         described = [asdict(one) | ({"test": asdict(tests[one.name])} if one.name in tests else {}) for one in found]
-        print(json.dumps(described))
+        say(json.dumps(described))
     else:
         _print(found, tests)
     return 0 if all(test.sound for test in tests.values()) else DISAGREES
@@ -44,13 +46,13 @@ def _print(found: "list[Device]", tests: "dict[str, DeviceTest]") -> None:
         name = device.name
         for paragraph in [text, device.tested] if device.tested else [text]:
             for line in textwrap.wrap(paragraph, room, break_long_words=False, break_on_hyphens=False):
-                print(f"{name:{width}}  {line}")
+                say(f"{name:{width}}  {line}")
                 name = ""
     for name, test in tests.items():
-        print(f"\n{_table(name, test)}")
+        say(f"\n{_table(name, test)}")
         for what, lines in (("missing", test.missing), ("avoided", test.avoided), ("wrong", test.wrong)):
             for line in lines:
-                print(f"{what}: {line}")
+                say(f"{what}: {line}")
 
 
 def _table(name: str, test: "DeviceTest") -> str:

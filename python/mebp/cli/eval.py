@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
-from mebp.words import counted
+from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
     figures[f"{objective.counts.split()[-1]}s"] = data.counted
     line = "  ".join(f"{name} {value}" for name, value in said.items())
     lines = [*data.notes, f"{line}  over {counted(data.counted, objective.counts)}"]
-    print(json.dumps(figures) if arguments.json else "\n".join(lines))
+    say(json.dumps(figures) if arguments.json else "\n".join(lines))
     return 0

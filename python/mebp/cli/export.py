@@ -6,11 +6,14 @@ from pathlib import Path
 
 from mebp.tasks import CAUSAL, TASKS
 from mebp.waiting import stages
+from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="a Hugging Face folder, a hub id, a GGUF file, or packaged:smollm2"
+        "model",
+        metavar="MODEL",
+        help="a Hugging Face folder, a hub id (with @REVISION, too), a GGUF file, or packaged:smollm2",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
     parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")
@@ -46,18 +49,18 @@ def _storage(model: str) -> str:
 def run(arguments: argparse.Namespace) -> int:
     import mebp
 
-    with stages("loading torch and transformers") as say:
+    with stages("loading torch and transformers") as stage:
         written = mebp.export(
             arguments.model,
             arguments.output,
             seq_len=arguments.seq_len,
             batch=arguments.batch,
             shape_only=arguments.shape_only,
-            progress=say,
+            progress=stage,
             task=arguments.task,
             classes=arguments.classes and arguments.classes.split(","),
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)
-    print(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
+    say(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
     return 0

@@ -11,7 +11,7 @@ from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
 from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
 from mebp.errors import Error
-from mebp.words import counted
+from mebp.words import answer, counted, say
 
 if TYPE_CHECKING:
     from mebp.chat import Chat
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = chat.stop_tokens() if chat else tokenizer.stop_tokens
     for number, (text, ids) in enumerate(prompts):
         if not arguments.json and len(prompts) > 1:
-            print("\n" * bool(number) + f"> {text.strip()}", flush=True)
+            say("\n" * bool(number) + f"> {text.strip()}")
         if arguments.samples == 1:
             _answer(session, tokenizer, text, ids, stop, arguments)
         else:
@@ -119,10 +119,10 @@ def _count(session: "Session", prompt: list[int], arguments: argparse.Namespace)
     """How many tokens an answer may have."""
     count, left = arguments.max_new_tokens, session.max_positions - len(prompt)
     if count is not None and count > left:
-        print(
+        say(
             f"mebp: note: up to {counted(left, 'new token')}, not {count:,}: the prompt has {len(prompt)}, and the "
             f"bundle is compiled for sequences of {session.max_positions}",
-            file=sys.stderr,
+            error=True,
         )
     return min(_DEFAULT_NEW_TOKENS if count is None else count, left)
 
@@ -144,7 +144,7 @@ def _answer(
     def show(tokens: object) -> None:
         pieces.append(stream.add(int(tokens[0])))
         if streams:
-            print(pieces[-1], end="", flush=True)
+            answer(pieces[-1], end="")
 
     count = _count(session, prompt, arguments)
     source = session.keys_and_values() if arguments.drafts and session.generates else None
@@ -154,11 +154,11 @@ def _answer(
         )
     except KeyboardInterrupt:
         if streams:
-            print()  # what is there of the answer stays, on a line of its own
+            say()  # what is there of the answer stays, on a line of its own
         raise
     pieces.append(stream.end())
     if streams:
-        print(pieces[-1], flush=True)
+        answer(pieces[-1])
     else:
         _print(text, "".join(pieces), ids[0, len(prompt) :].tolist(), stream.has_stopped, ends, arguments)
     note_passes(source)
@@ -187,15 +187,15 @@ def _samples(
             while len(pieces) < end and not stream.has_stopped:
                 pieces.append(stream.add(row[len(pieces)]))
             if not arguments.json:
-                print(f"[{number}] ", end="")
+                say(f"[{number}] ", end="")
             _print(text, "".join([*pieces, stream.end()]), row[: len(pieces)], stream.has_stopped, ends, arguments)
 
 
 def _print(
-    prompt: str, answer: str, tokens: list[int], has_stopped: bool, ends: set[int], arguments: argparse.Namespace
+    prompt: str, text: str, tokens: list[int], has_stopped: bool, ends: set[int], arguments: argparse.Namespace
 ) -> None:
     if arguments.json:
         stopped = has_stopped or tokens[-1] in ends
-        print(json.dumps({"prompt": prompt, "answer": answer, "tokens": len(tokens), "stopped": stopped}), flush=True)
+        say(json.dumps({"prompt": prompt, "answer": text, "tokens": len(tokens), "stopped": stopped}))
     else:
-        print(answer, flush=True)
+        answer(text)

@@ -12,6 +12,7 @@ from mebp.inspect import describe_trained, model_title
 from mebp.outputs import PAGE, check_output
 from mebp.plan import Plan
 from mebp.tables import Table, megabytes
+from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         _write_page(arguments, found)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
     elif arguments.html is None:
-        print("\n\n".join(map(str, _tables(found))))
+        say("\n\n".join(map(str, _tables(found))))
     return 0
 
 
@@ -59,7 +60,7 @@ def _write_page(arguments: argparse.Namespace, found: dict) -> None:
     points = read_frontier(arguments.frontier) if arguments.frontier else []
     write_report(arguments.html, found, measurements, points)
     if not arguments.json:
-        print(f"{arguments.html}: open it in a browser")
+        say(f"{arguments.html}: open it in a browser")
 
 
 def _tables(found: dict) -> list[Table]:

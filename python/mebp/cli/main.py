@@ -3,6 +3,7 @@
 
 import argparse
 import difflib
+import itertools
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import NoReturn
 import mebp
 from mebp.errors import Error, reason
 from mebp.files import user_path
+from mebp.words import say
 
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
@@ -62,6 +64,22 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
 
+    def parse_known_args(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse, but what takes one value is given once: else the last one would win in silence."""
+        seen: dict[int, str] = {}
+        for word in itertools.takewhile(lambda word: word != "--", args or ()):
+            name = word.split("=")[0] if word.startswith("--") else word[:2]
+            action = self._option_string_actions.get(name)
+            if action is None or isinstance(action, argparse._AppendAction):
+                continue
+            if id(action) in seen:
+                first = seen[id(action)]
+                self.error(f"{name} is given twice" if first == name else f"{first} and {name} are both given")
+            seen[id(action)] = name
+        return super().parse_known_args(args, namespace)
+
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raises Error for arguments that nothing takes, with the option that the first may mean."""
         name = unknown[0].split("=")[0]
@@ -87,7 +105,7 @@ class _Version(argparse.Action):
     """Asks for the version only where it is asked for: the extension says it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print("mebp", mebp.__version__)
+        say(f"mebp {mebp.__version__}")
         parser.exit()
 
 
@@ -119,7 +137,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Error as error:
         return _fail(error)
     except KeyboardInterrupt:
-        print("mebp: interrupted", file=sys.stderr)
+        say("mebp: interrupted", error=True)
         return INTERRUPTED
     except BrokenPipeError:
         return FAILED
@@ -159,5 +177,5 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 
 
 def _fail(message: object) -> int:
-    print("mebp:", Error(message), file=sys.stderr)
+    say(f"mebp: {Error(message)}", error=True)
     return FAILED

@@ -9,6 +9,7 @@ from mebp.cli.session import add_adapter, add_bundle
 from mebp.errors import Error
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.waiting import waiting
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.recompiling import Recompiled
@@ -50,16 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise Error(f"--data {arguments.data}: no such file; check the path")
     result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype)
     name, most = max(result.changes.items(), key=lambda change: change[1])
-    print(
+    say(
         f"the adapter changes {len(result.changes)} of {result.tensors} tensors of the bundle's dequantised weights, "
         f"by up to {most:.2%} of their norm ({name})"
     )
     if arguments.dtype != "f32":
         name, most = max(result.roundings.items(), key=lambda rounding: rounding[1])
-        print(f"rounding to {arguments.dtype} changes a tensor by up to {most:.2%} of its norm ({name})")
+        say(f"rounding to {arguments.dtype} changes a tensor by up to {most:.2%} of its norm ({name})")
     is_gguf = arguments.output.suffix == GGUF_SUFFIX
     what = "a file for llama.cpp" if is_gguf else "a folder for transformers"
-    print(f"{arguments.output}: {result.bytes / 1e6:,.1f} MB, {what}", flush=True)
+    say(f"{arguments.output}: {result.bytes / 1e6:,.1f} MB, {what}")
     if not arguments.no_measure and not (is_gguf and arguments.dtype == "f32"):
         _measure(arguments, is_gguf)
     return 0
@@ -74,10 +75,10 @@ def _measure(arguments: argparse.Namespace, is_gguf: bool) -> None:
         with waiting("compiling the merged model again, to measure what that loses; --no-measure leaves it out"):
             found = measure_gguf(*given) if is_gguf else recompile(*given)
     except Error as error:  # what was asked for is there
-        print(f"{what} was not measured: {error}")
+        say(f"{what} was not measured: {error}")
         return
     if found is not None:
-        print(_report_gguf(found, arguments.dtype) if is_gguf else _report(found))
+        say(_report_gguf(found, arguments.dtype) if is_gguf else _report(found))
 
 
 def _report(found: "Recompiled") -> str:

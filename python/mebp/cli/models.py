@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from mebp.models import OUTCOMES, tried_models
 from mebp.tables import Table
+from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     models = tried_models()
     if arguments.json:
-        print(json.dumps(asdict(models), indent=2))
+        say(json.dumps(asdict(models), indent=2))
         return 0
     rows = [[each.name, OUTCOMES[each.outcome], each.reason] for each in models.types]
-    print(Table(models.summary(), ["type", "outcome", "why"], rows))
+    say(Table(models.summary(), ["type", "outcome", "why"], rows))
     return 0

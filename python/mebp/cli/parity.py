@@ -11,6 +11,7 @@ from mebp.cli.session import add_adapter, add_bundle
 from mebp.shared_options import add_shared
 from mebp.tables import Table, megabytes
 from mebp.waiting import waiting
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.parity.comparison import Parity
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = mebp.parity(
             arguments.bundle, names, adapter=arguments.adapter, seq_len=arguments.seq_len, threads=arguments.threads
         )
-    print(json.dumps(_described(found)) if arguments.json else _report(found))
+    say(json.dumps(_described(found)) if arguments.json else _report(found))
     return 0 if found.agrees else DISAGREES
 
 

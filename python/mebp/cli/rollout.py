@@ -9,6 +9,7 @@ from pathlib import Path
 from mebp.cli.session import add_machine
 from mebp.compile_options import flag
 from mebp.training.objective_options import objective_helps, objective_kinds
+from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,5 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
         for index, prompt in enumerate(prompts):
             rollout = writer.write(prompt, arguments.seed, 0, index)
             file.write(json.dumps(as_json(rollout), ensure_ascii=False) + "\n")
-    print(f"{arguments.output}: {len(prompts):,} prompts, {options.group} completions of each")
+    say(f"{arguments.output}: {len(prompts):,} prompts, {options.group} completions of each")
     return 0

@@ -2,8 +2,9 @@
 """How tokens are chosen and computed, as the commands that generate text take it."""
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
+
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.generation import Kept
@@ -84,8 +85,8 @@ def check_sampling(arguments: argparse.Namespace) -> None:
 def note_passes(source: "Kept | None") -> None:
     """Says how much drafts have saved, where there were any."""
     if source and source.passes:
-        print(
+        say(
             f"mebp: note: drafts gave {source.tokens / source.passes:.2f} tokens a pass, {source.tokens:,} in "
             f"{source.passes:,}",
-            file=sys.stderr,
+            error=True,
         )

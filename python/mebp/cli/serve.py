@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from mebp.cli.main import TERMINATED
+from mebp.words import say
 
 _PATIENCE = 0.1  # seconds between two looks at what there is to say
 
@@ -52,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
                "max_sessions": arguments.max_sessions}  # fmt: skip
     try:
         with ended_by_signals(), served(arguments.bundle, **options) as server:
-            print(server.listen(arguments.listen, credentials), flush=True)
+            say(server.listen(arguments.listen, credentials))
             while True:
                 for line in server.lines():
-                    print(line, flush=True)
+                    say(line)
                 time.sleep(_PATIENCE)
     except SystemExit as stopped:
         # It is how a server is meant to end.

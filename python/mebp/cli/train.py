@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=None,
         metavar="MODEL",
-        help="a Hugging Face folder, a hub id or packaged:smollm2, which is exported and compiled first; or a bundle",
+        help="a Hugging Face folder, a hub id (with @REVISION, too) or packaged:smollm2, which is exported and "
+        "compiled first; or a bundle",
     )
     parser.add_argument(
         "--config",
@@ -55,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_data(add: Callable) -> None:
-    add("--data", type=Path, metavar="FILE", help=DATA_FORMS)
+    add(
+        "--data",
+        action="append",
+        metavar="FILE",
+        help=f"{DATA_FORMS}; also several, FILE:0.2 with its share of an epoch",
+    )
     add(
         "--task",
         metavar="NAME",

@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from mebp.cli.main import DISAGREES
 from mebp.cli.session import add_adapter, add_bundle, add_machine
 from mebp.tables import Table, megabytes
 from mebp.waiting import waiting
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.verification.comparison import Comparison
@@ -22,7 +22,10 @@ _MOST_LINES = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
     parser.add_argument(
-        "--reference", metavar="DIR", help="take config.json from this model folder or hub id (default: the bundle's)"
+        "--reference",
+        metavar="DIR",
+        help="take config.json from this model folder, or from a hub id (with @REVISION, too) that is in the cache "
+        "(default: the bundle's)",
     )
     add_adapter(parser)
     parser.add_argument("--seq-len", type=int, metavar="N", help="tokens in a row (default: as compiled)")
@@ -51,11 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         beyond = [asdict(one) for one in comparison.beyond]
-        print(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
+        say(_json({"agrees": comparison.agrees, "beyond": beyond, **asdict(comparison)}))
     else:
-        print(_report(comparison))
+        say(_report(comparison))
         if comparison.note:
-            print(f"mebp: note: {comparison.note}", file=sys.stderr)
+            say(f"mebp: note: {comparison.note}", error=True)
     return 0 if comparison.agrees else DISAGREES
 
 
@@ -68,9 +71,9 @@ def _verify_files(arguments: argparse.Namespace) -> int:
             raise mebp.Error(f"--{name} is about gradients, which --files leaves alone; leave it out")
     size = mebp.verify_files(arguments.bundle)
     if arguments.json:
-        print(json.dumps({"weights_bytes": size}))
+        say(json.dumps({"weights_bytes": size}))
     else:
-        print(f"{arguments.bundle}: all files are as mebpc wrote them, {megabytes(size)} MB of weights")
+        say(f"{arguments.bundle}: all files are as mebpc wrote them, {megabytes(size)} MB of weights")
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mebp.errors import Error
 from mebp.tables import Table
+from mebp.words import say
 
 _MILLI = 1e3
 
@@ -52,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     times = [compute if crossing.what == "decoded token" else 0.0 for crossing in crossings]
     if arguments.json:
         found = [as_json(crossing, network, ms) for crossing, ms in zip(crossings, times, strict=True)]
-        print(json.dumps({"split": wire.split, "crossings": found}, indent=2))
+        say(json.dumps({"split": wire.split, "crossings": found}, indent=2))
         return 0
-    print(_bytes(wire, crossings))
+    say(_bytes(wire, crossings))
     if network:
-        print(f"\n{_times(network, crossings, times)}")
-        print(f"\n{_assumptions(arguments)}")
+        say(f"\n{_times(network, crossings, times)}")
+        say(f"\n{_assumptions(arguments)}")
     return 0
 
 

@@ -12,7 +12,7 @@ from jinja2.runtime import Macro
 
 from mebp.data.template_limits import BoundedEnvironment
 from mebp.errors import Error, reason, translate_errors
-from mebp.files import read_text
+from mebp.files import own_file, read_text
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
@@ -83,7 +83,7 @@ class ChatTemplate:
 
 
 def _find_source(tokenizer: Tokenizer) -> str:
-    file = tokenizer.folder / "chat_template.jinja"
+    file = own_file(tokenizer.folder / "chat_template.jinja")
     if file.is_file():
         return read_text(file, "export the model again")
     stated = tokenizer.settings("tokenizer_config.json").get("chat_template")

@@ -2,7 +2,7 @@
 """Texts with the class that each is of, or each of their words."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -12,9 +12,11 @@ import numpy as np
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
 from mebp.data.forms import kind, read_string
-from mebp.data.reading import json_objects
+from mebp.data.reading import objects_of
+from mebp.data.sources import Source
+from mebp.data.stream import opened
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _Sample = TypeVar("_Sample")
@@ -60,18 +62,18 @@ def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
     return [_read(where, entry) for where, entry in read_entries(path, ("text", "label"), _WANTED)]
 
 
-def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> list[tuple[str, dict]]:
-    """The objects of a file of JSON, which have these keys, and where each is; `wanted` says what else to give."""
-    path = user_path(path)
-    text = read_text(path, "check the path")
-    if text.strip() and text.lstrip()[0] not in "[{":
-        raise Error(f"{path}: is not JSON; {wanted}")
-    entries = [(f"{path}:{number}", entry) for number, entry in json_objects(path, text)]
-    for where, entry in entries:
-        for key in keys:
-            if key not in entry:
-                raise Error(f'{where}: has no "{key}"; {wanted}')
-    return entries
+def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> Iterator[tuple[str, dict]]:
+    """The objects of a file of JSON, or of those in a folder, which have these keys, and where each is; `wanted` says
+    what else to give."""
+    for each in Source(user_path(path)).files():
+        with opened(each) as file:
+            if file.head.strip() and file.head.lstrip()[0] not in "[{":
+                raise Error(f"{each}: is not JSON; {wanted}")
+            for number, entry in objects_of(each, file):
+                for key in keys:
+                    if key not in entry:
+                        raise Error(f'{each}:{number}: has no "{key}"; {wanted}')
+                yield f"{each}:{number}", entry
 
 
 def _read(where: str, entry: dict) -> Classified:

@@ -2,13 +2,14 @@
 """Rows of tokens with their labels, their order, and batches of them."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
+from mebp.data.mixing import Mix, order_of_epoch
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,27 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """Of all rows of a dataset."""
+
+    tokens: int
+    counted: int
+    digest: str
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Totals":
+        tokens, counted, digest = 0, 0, hashlib.sha256()
+        for row in rows:
+            tokens, counted = tokens + len(row), counted + row.counted
+            digest.update(len(row).to_bytes(4, "little"))
+            digest.update(row.ids.tobytes())
+            digest.update(row.labels.tobytes())
+            if row.starts is not None:
+                digest.update(row.starts.tobytes())
+        return cls(tokens, counted, digest.hexdigest())
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Rows up to one length, each with at least one label that counts."""
 
@@ -41,30 +63,32 @@ class Dataset:
     padding: int  # fills up a shorter row within a batch; its labels do not count
     notes: Sequence[str] = ()  # what was cut or left out, a line each
     samples: int | None = None  # that were packed into the rows; None: each row is one, or text without any
+    known: Totals | None = None  # of the rows, where somebody has seen them all
+    mix: Mix | None = None  # of several sources
 
     @cached_property
+    def totals(self) -> Totals:
+        return self.known or Totals.of(self.rows)
+
+    @property
     def tokens(self) -> int:
-        return sum(len(row) for row in self.rows)
+        return self.totals.tokens
 
-    @cached_property
+    @property
     def counted(self) -> int:
         """Labels that count in all rows."""
-        return sum(row.counted for row in self.rows)
+        return self.totals.counted
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """Of what is trained on, not of the file: a resumed run must see the same tokens and labels."""
-        digest = hashlib.sha256()
-        for row in self.rows:
-            digest.update(len(row).to_bytes(4, "little"))
-            digest.update(row.ids.tobytes())
-            digest.update(row.labels.tobytes())
-            if row.starts is not None:
-                digest.update(row.starts.tobytes())
-        return digest.hexdigest()
+        return self.totals.digest
 
     def steps_per_epoch(self, rows_per_step: int) -> int:
-        return steps_per_epoch(len(self.rows), rows_per_step)
+        return steps_per_epoch(self.mix or len(self.rows), rows_per_step)
+
+    def rows_of_step(self, step: int, rows_per_step: int, seed: int) -> np.ndarray:
+        return rows_of_step(self.mix or len(self.rows), step, rows_per_step, seed)
 
     def step_batches(
         self, step: int, batch: int, accumulate: int, seed: int, change: Callable[[Row, int], Row] | None = None
@@ -74,7 +98,7 @@ class Dataset:
         rows_of_step says which rows, which `change` may make others of, by their number. Without packed samples there
         are no starts.
         """
-        chosen = rows_of_step(len(self.rows), step, batch * accumulate, seed)
+        chosen = self.rows_of_step(step, batch * accumulate, seed)
         rows = [change(self.rows[index], index) if change else self.rows[index] for index in chosen]
         batches = [self._pad(rows[start : start + batch]) for start in range(0, len(rows), batch)]
         ids, labels, starts = (list(each) for each in zip(*batches, strict=True))
@@ -98,21 +122,21 @@ class Dataset:
             return ids, labels, None
         starts = np.empty(shape, dtype=np.int32)
         for index, row in enumerate(rows):
-            starts[index, : len(row)] = row.starts
+            starts[index, : len(row)] = 0 if row.starts is None else row.starts  # text beside samples is one
             starts[index, len(row) :] = len(row)
         return ids, labels, starts
 
 
-def steps_per_epoch(rows: int, rows_per_step: int) -> int:
-    return -(-rows // rows_per_step)
+def steps_per_epoch(rows: int | Mix, rows_per_step: int) -> int:
+    return -(-(rows.total if isinstance(rows, Mix) else rows) // rows_per_step)
 
 
-def rows_of_step(rows: int, step: int, rows_per_step: int, seed: int) -> np.ndarray:
+def rows_of_step(rows: int | Mix, step: int, rows_per_step: int, seed: int) -> np.ndarray:
     """Which of so many rows a step takes, counted from 0.
 
     Each epoch is a permutation that depends on the seed and the epoch alone, so a step number says where the data
     stands. An epoch's last step may have fewer rows.
     """
     epoch, position = divmod(step, steps_per_epoch(rows, rows_per_step))
-    order = np.random.default_rng([seed, epoch]).permutation(rows)
+    order = order_of_epoch(rows, epoch, seed)
     return order[position * rows_per_step : (position + 1) * rows_per_step]

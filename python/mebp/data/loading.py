@@ -1,26 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a data file to a dataset."""
+"""From data files to a dataset."""
 
+import hashlib
+import json
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
-from mebp.data.completions import completion_row
-from mebp.data.dataset import Dataset, Row
-from mebp.data.forms import Completion, Document, Sample
-from mebp.data.packing import pack
-from mebp.data.reading import read_samples
-from mebp.data.sharing import Sharing, share_rows
-from mebp.errors import Error, translate_errors
+import numpy as np
+
+from mebp.data.dataset import Dataset, Row, Totals
+from mebp.data.forms import Document
+from mebp.data.keeping import kept, tokens_of, were_read
+from mebp.data.mixing import Mix, choose_taken
+from mebp.data.reading import SampleFiles, TextStream
+from mebp.data.sharing import SharedRows, Sharing, place_samples
+from mebp.data.sources import Source, names_of
+from mebp.data.store import Spans, Tokens
+from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
+
+_AT_ONCE = 1 << 9  # samples whose labels are looked at together
 
 
 def load_dataset(
     path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, sharing: Sharing | None = None
 ) -> Dataset:
-    """Reads a file and makes rows of up to `length` tokens of it.
+    """Reads a file, or the files of a folder, and makes rows of up to `length` tokens of it.
 
     Documents (plain text, or "text" in JSON) are packed. A prompt with its completion or a conversation is a row, or
     with `sharing` one of several in a row. It is cut at its end where it is longer, and left out where nothing to learn
@@ -29,82 +40,172 @@ def load_dataset(
     be cut.
     """
     path = user_path(path)
-    samples = read_samples(path)
-    if isinstance(samples[0], Document):
-        rows, notes = pack(samples, tokenizer, length), []
-        if not rows:
-            raise Error(f"{path}: has too little text; training needs at least two tokens")
-        return Dataset(rows, tokenizer.end_of_text, notes)
-    rows, partial = _whole_rows(path, samples, tokenizer)
-    if sharing and not sharing.may_cut:
-        _check_lengths(path, rows, length)
-    rows, notes = _fit(path, rows, length, "completion" if isinstance(samples[0], Completion) else "assistant")
-    notes += partial
-    if sharing:
-        return Dataset(share_rows(rows, length, sharing.seed), tokenizer.end_of_text, notes, len(rows))
-    return Dataset(rows, tokenizer.end_of_text, notes)
+    tokens, key = tokens_of(Source(path).files(), tokenizer)
+    is_text = tokens.about.kind == "text"
+    if sharing and not sharing.may_cut and not is_text:
+        _check_lengths(path, tokens.lengths, length)
+    plan = _kept_plan(tokens, length, sharing, key) if key else _Plan.of(tokens, length, sharing)
+    if not len(plan.begins):
+        raise Error(
+            f"{path}: has too little text; training needs at least two tokens"
+            if is_text
+            else f"{path}: no sample has a token of the {tokens.about.kind} within {length} tokens; "
+            "shorten the prompts, or compile with a longer --seq-len"
+        )
+    rows, samples = plan.rows(tokens), None if plan.members is None else len(plan.begins)
+    notes = [f"{path}: {note}" for note in _notes(tokens, length, len(plan.begins))]
+    return Dataset(rows, tokenizer.end_of_text, notes, samples, plan.totals)
+
+
+def load_mixed(sources: Sequence[Source], tokenizer: Tokenizer, length: int, sharing: Sharing | None = None) -> Dataset:
+    """The same of one or several, each of which has its share of an epoch's rows."""
+    return mix_datasets(sources, [load_dataset(source.path, tokenizer, length, sharing) for source in sources])
+
+
+def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset:
+    """What was read of each source, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = tuple(len(part.rows) for part in parts)
+    mix = Mix(tuple(names_of(sources)), counts, tuple(choose_taken(counts, [source.share for source in sources])))
+    digests = json.dumps([[part.digest, taken] for part, taken in zip(parts, mix.taken, strict=True)])
+    totals = Totals(
+        sum(part.tokens for part in parts),
+        sum(part.counted for part in parts),
+        hashlib.sha256(digests.encode()).hexdigest(),
+    )
+    samples = None
+    if any(part.samples is not None for part in parts):
+        samples = sum(len(part.rows) if part.samples is None else part.samples for part in parts)
+    notes = [note for part in parts for note in part.notes]
+    return Dataset(_Chained([part.rows for part in parts]), parts[0].padding, notes, samples, totals, mix)
 
 
 def has_samples(path: str | os.PathLike[str]) -> bool:
     """Whether the file has prompts or conversations, which may share rows, and no text to cut into rows."""
-    return not isinstance(read_samples(user_path(path))[0], Document)
+    first = next(SampleFiles(Source(user_path(path)).files()).stream())
+    return not isinstance(first, Document | TextStream)
+
+
+def check_samples(path: str | os.PathLike[str]) -> None:
+    """Raises mebp.Error, with the line, where the samples cannot be read."""
+    files = Source(user_path(path)).files()
+    if were_read(files):
+        return
+    for sample in SampleFiles(files).stream():
+        for _ in sample.blocks if isinstance(sample, TextStream) else ():
+            pass
 
 
 def sample_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int] | None:
     """Tokens of the file's samples, or of `at_most` from all over it; None where they are packed."""
-    path = user_path(path)
-    samples = read_samples(path)
-    if isinstance(samples[0], Document):
+    if not has_samples(path):
         return None
-    count = min(at_most, len(samples))
-    chosen = [samples[index * len(samples) // count] for index in range(count)]
-    return [len(row) for row in _whole_rows(path, chosen, tokenizer)[0]]
+    lengths = tokens_of(Source(user_path(path)).files(), tokenizer)[0].lengths
+    count = min(at_most, len(lengths))
+    return [int(lengths[index * len(lengths) // count]) for index in range(count)]
 
 
-def _whole_rows(path: Path, samples: Sequence[Sample], tokenizer: Tokenizer) -> tuple[list[Row], list[str]]:
-    """A row for each sample, however long, and what is worth saying of them."""
-    if isinstance(samples[0], Completion):
-        return [completion_row(sample, tokenizer) for sample in samples], []
-    from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
-    from mebp.data.conversations import conversation_row, find_turns, hides_tools
+@dataclass(frozen=True)
+class _Plan:
+    """Which parts of the tokens are samples, or rows of text, and which of them share rows."""
 
-    # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-    with translate_errors(f"{path}: cannot be read", "check the path"):
-        template = ChatTemplate(tokenizer, now=datetime.fromtimestamp(path.stat().st_mtime))
-    turns = [find_turns(sample, template) for sample in samples]
-    notes = []
-    partial = sum(not each.complete for each in turns)
-    if partial:
-        reason = "the chat template rewrites earlier turns, so only the assistant's last one counts"
-        notes.append(f"{path}: in {partial:,} of {len(turns):,} samples {reason}")
-    with_tools = next((sample for sample in samples if sample.tools), None)
-    if with_tools and hides_tools(with_tools, template):
-        notes.append(f"{path}: the model's chat template writes no tools, so the model does not see them")
-    return [conversation_row(each, tokenizer) for each in turns], notes
+    begins: np.ndarray
+    ends: np.ndarray
+    members: np.ndarray | None = None  # as SharedRows has them
+    bounds: np.ndarray | None = None
+    totals: Totals | None = None
 
+    @classmethod
+    def of(cls, tokens: Tokens, length: int, sharing: Sharing | None) -> "_Plan":
+        if tokens.about.kind == "text":
+            begins = np.arange(0, max(len(tokens.ids) - 1, 0), length)  # one token predicts nothing
+            return cls(begins, np.minimum(begins + length, len(tokens.ids)))
+        begins = tokens.bounds[:-1]
+        ends = np.minimum(tokens.bounds[1:], begins + length)
+        learnable = _have_labels(tokens, begins, ends)
+        begins, ends = begins[learnable], ends[learnable]
+        if sharing is None or not len(begins):
+            return cls(begins, ends)
+        return cls(begins, ends, *place_samples(ends - begins, length, sharing.seed))
 
-def _check_lengths(path: Path, rows: Sequence[Row], length: int) -> None:
-    for number, row in enumerate(rows, 1):
-        if len(row) > length:
-            raise Error(
-                f"{path}: sample {number:,} has {len(row):,} tokens, and a row {length:,}; shorten it, compile with a "
-                "longer --seq-len, or leave --packing out, which cuts it"
-            )
+    def rows(self, tokens: Tokens) -> Sequence[Row]:
+        spans = Spans(tokens, self.begins, self.ends)
+        return spans if self.members is None else SharedRows(spans, self.members, self.bounds)
 
 
-def _fit(path: Path, rows: Sequence[Row], length: int, learned: str) -> tuple[list[Row], list[str]]:
-    cut = [Row(row.ids[:length], row.labels[:length]) for row in rows]
-    kept = [row for row in cut if row.counted]
-    if not kept:
+_ARRAYS = ("begins", "ends", "members", "bounds")
+
+
+def _kept_plan(tokens: Tokens, length: int, sharing: Sharing | None, key: str) -> _Plan:
+    """From the cache, with what is known of all rows."""
+
+    def make(folder: Path) -> None:
+        plan = _Plan.of(tokens, length, sharing)
+        for name in _ARRAYS:
+            if getattr(plan, name) is not None:
+                np.save(folder / f"{name}.npy", getattr(plan, name))
+        (folder / "totals.json").write_text(json.dumps(asdict(Totals.of(plan.rows(tokens)))), encoding="utf-8")
+
+    shared = "alone" if sharing is None else f"shared-{sharing.seed}"
+    folder = kept(f"rows/{key}-{length}-{shared}", make)
+    found = {name: folder / f"{name}.npy" for name in _ARRAYS}
+    try:
+        totals = Totals(**json.loads((folder / "totals.json").read_text(encoding="utf-8")))
+        arrays = {name: np.load(path, mmap_mode="r") for name, path in found.items() if path.exists()}
+        return _Plan(**arrays, totals=totals)
+    except (OSError, ValueError, TypeError) as error:
+        raise Error(f"{folder}: is damaged; delete it, and it is made again") from error
+
+
+def _have_labels(tokens: Tokens, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Whether a label counts in each of these parts; nothing predicts the first token of one."""
+    found = np.empty(len(begins), bool)
+    for start in range(0, len(begins), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        first, last = int(begins[part][0]), int(ends[part][-1])
+        counted = np.concatenate([[0], np.cumsum(tokens.learned[first:last], dtype=np.int32)])
+        found[part] = counted[ends[part] - first] > counted[np.minimum(begins[part] + 1, ends[part]) - first]
+    return found
+
+
+def _check_lengths(path: Path, lengths: np.ndarray, length: int) -> None:
+    too_long = np.flatnonzero(lengths > length)
+    if len(too_long):
         raise Error(
-            f"{path}: no sample has a token of the {learned} within {length} tokens; "
-            "shorten the prompts, or compile with a longer --seq-len"
+            f"{path}: sample {too_long[0] + 1:,} has {lengths[too_long[0]]:,} tokens, and a row {length:,}; shorten "
+            "it, compile with a longer --seq-len, or leave --packing out, which cuts it"
         )
-    notes = []
-    shortened = sum(len(row) > length for row in rows)
+
+
+def _notes(tokens: Tokens, length: int, left: int) -> list[str]:
+    if tokens.about.kind == "text":
+        return []
+    notes, lengths = [], tokens.lengths
+    shortened = int(np.count_nonzero(lengths > length))
     if shortened:
-        notes.append(f"{path}: {shortened:,} of {len(rows):,} samples were cut to {length} tokens")
-    if len(kept) < len(rows):
-        missing = f"had no {learned} token within {length} tokens and were left out"
-        notes.append(f"{path}: {len(rows) - len(kept):,} of {len(rows):,} samples {missing}")
-    return kept, notes
+        notes.append(f"{shortened:,} of {len(lengths):,} samples were cut to {length} tokens")
+    if left < len(lengths):
+        missing = f"had no {tokens.about.kind} token within {length} tokens and were left out"
+        notes.append(f"{len(lengths) - left:,} of {len(lengths):,} samples {missing}")
+    return [*notes, *tokens.about.notes]
+
+
+@dataclass(frozen=True)
+class _Chained(Sequence[Row]):
+    """Rows of several datasets, one after the other."""
+
+    parts: Sequence[Sequence[Row]]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(map(len, self.parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: int) -> Row:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        part = bisect_right(self._ends, index)
+        return self.parts[part][index - (self._ends[part - 1] if part else 0)]

@@ -3,17 +3,20 @@
 a random one, and 10 % stay; all of them are to be predicted."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
 from mebp.data.forms import Document
+from mebp.data.loading import mix_datasets
 from mebp.data.packing import cut
-from mebp.data.reading import read_samples
+from mebp.data.reading import SampleFiles
 from mebp.data.sharing import Sharing, share_rows
+from mebp.data.sources import Source, read_sources
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
@@ -74,15 +77,21 @@ class MaskedText:
 
 
 def load_masked(
-    path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, masking: Masking, sharing: Sharing | None
+    given: object, tokenizer: Tokenizer, length: int, masking: Masking, sharing: Sharing | None
 ) -> MaskedText:
-    """Reads a file of text and makes samples of up to `length` tokens of it, with `sharing` several in a row.
+    """Reads a file of text, or several as read_sources has them, and makes samples of up to `length` tokens of them,
+    with `sharing` several in a row.
 
-    Raises mebp.Error where the file cannot be read or has no token to predict.
+    Raises mebp.Error where a file cannot be read or has no token to predict.
     """
-    samples = _read(path, tokenizer, length)
-    rows = share_rows(samples, length, sharing.seed) if sharing else samples
-    return MaskedText(Dataset(rows, tokenizer.padding, samples=len(samples)), masking)
+
+    def load(path: Path) -> Dataset:
+        samples = _read(path, tokenizer, length)
+        rows = share_rows(samples, length, sharing.seed) if sharing else samples
+        return Dataset(rows, tokenizer.padding, samples=len(samples))
+
+    sources = read_sources(given)
+    return MaskedText(mix_datasets(sources, [load(source.path) for source in sources]), masking)
 
 
 def load_measured(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, vocabulary: int) -> Dataset:
@@ -99,10 +108,12 @@ def _read(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int) -> li
     return samples
 
 
-def read_documents(path: str | os.PathLike[str]) -> list[Document]:
+def read_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Raises mebp.Error where the file cannot be read or is no text."""
     path = user_path(path)
-    samples = read_samples(path)
-    if not isinstance(samples[0], Document):
-        raise Error(f'{path}: has prompts or conversations; --task fill-mask takes plain text, or {{"text"}} a line')
-    return samples
+    for sample in SampleFiles(Source(path).files()):
+        if not isinstance(sample, Document):
+            raise Error(
+                f'{path}: has prompts or conversations; --task fill-mask takes plain text, or {{"text"}} a line'
+            )
+        yield sample

@@ -13,7 +13,7 @@ from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _KEYS = ("chosen", "rejected")
@@ -65,8 +65,7 @@ def load_preferences(
     """
     path = user_path(path)
     tokens = PromptTokens(path, tokenizer, vocabulary)
-    entries = json_objects(path, read_text(path, "check the path"))
-    rows = [_preference(f"{path}:{number}", entry, tokens, length) for number, entry in entries]
+    rows = [_preference(f"{path}:{number}", entry, tokens, length) for number, entry in json_objects(path)]
     notes = []
     if tokens.retokenized:
         notes.append(

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _TAKEN = ("prompt", "completion", "completion_ids")  # names that a reward function has for what is not a column
@@ -58,9 +58,16 @@ def load_prompts(
     """
     path = user_path(path)
     tokens = PromptTokens(path, tokenizer, vocabulary)
-    entries = json_objects(path, read_text(path, "check the path"))
+    entries = list(json_objects(path))
     names = list(dict.fromkeys(name for _, entry in entries for name in entry if name not in _TAKEN))
     return Prompts([_prompt(f"{path}:{number}", entry, names, tokens, length - room) for number, entry in entries])
+
+
+def join_prompts(parts: Sequence[Prompts]) -> Prompts:
+    """Those of several files, all with the columns that any of them has."""
+    rows = [row for part in parts for row in part.rows]
+    names = list(dict.fromkeys(name for row in rows for name in row.columns))
+    return Prompts([replace(row, columns={name: row.columns.get(name) for name in names}) for row in rows])
 
 
 def _prompt(where: str, entry: dict, names: Sequence[str], tokens: PromptTokens, longest: int) -> Prompt:

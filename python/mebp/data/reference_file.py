@@ -18,6 +18,7 @@ from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.files import make_parent, open_regular, replaced_file
 
 _ADVICE = "delete it, and the run makes it anew"
+_LARGEST_ORIGIN = 1 << 16  # bytes of what it was made from, which has some hundreds
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class ReferenceFile:
         for field in fields(made_from):
             if getattr(stored, field.name) != getattr(made_from, field.name):
                 raise Error(f"{path}: its log-probabilities are of another {field.name}; {_ADVICE}")
+        self._path = path
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
         logps = tensors["logps"]
         if (logps.dtype, logps.shape, logps.length) != ("F32", (self._starts[-1],), 4 * self._starts[-1]):
@@ -57,7 +59,7 @@ class ReferenceFile:
     def get(self, completion: int, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """float32 [tokens of the completion], in nats; `compute` gives those that are not there yet.
 
-        Raises mebp.Error where these are not finite.
+        Raises mebp.Error where these, or those that are there, are not finite.
         """
         place = self._logps[self._starts[completion] : self._starts[completion + 1]]
         if np.isnan(place).any():
@@ -65,6 +67,8 @@ class ReferenceFile:
             if not np.isfinite(computed).all():
                 raise Error("the reference's log-probabilities are not finite; check the model")
             place[:] = computed
+        elif not np.isfinite(place).all():
+            raise Error(f"{self._path}: has a log-probability that is not finite; {_ADVICE}")
         return place
 
 
@@ -100,6 +104,8 @@ def _header(made_from: MadeFrom, tokens: int) -> bytes:
 def _made_from(path: Path, tensors: dict[str, StoredTensor]) -> MadeFrom:
     try:
         stored = tensors["made_from"]
+        if stored.length > _LARGEST_ORIGIN:
+            raise ValueError
         with open_regular(path, _ADVICE) as file:
             file.seek(stored.offset)
             described = json.loads(file.read(stored.length))

@@ -15,7 +15,7 @@ from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
 from mebp.errors import Error
-from mebp.files import read_text, user_path
+from mebp.files import user_path
 from mebp.numbers import LARGEST_SCORE, as_float
 from mebp.tokenizer import Tokenizer
 
@@ -79,7 +79,7 @@ def load_rollouts(
     path = user_path(path)
     reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length, least)
     rows = []
-    for number, entry in json_objects(path, read_text(path, "check the path")):
+    for number, entry in json_objects(path):
         rows.append(reader.rollout(f"{path}:{number}", entry))
         if len(rows[-1].completions) != len(rows[0].completions):
             raise Error(

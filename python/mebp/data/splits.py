@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of data: a file to train on, and others to measure on."""
+"""A folder of data: a file to train on or several, and others to measure on."""
 
 from pathlib import Path
 
@@ -7,12 +7,13 @@ from mebp.errors import Error, translate_errors
 
 _NAMES = {"data": ("train",), "eval": ("valid", "validation"), "test": ("test",)}
 _ENDINGS = (".jsonl", ".json", ".txt")
+_ABOUT = ("readme", "license", "licence")  # files that say what a folder holds
 
 
 def find_splits(folder: Path) -> dict[str, Path]:
-    """The folder's files by the options of `mebp train` that take them; raises mebp.Error where none is to train on."""
-    with translate_errors(f"{folder}: cannot be read", "check the path"):
-        there = {file.name: file for file in folder.iterdir()}
+    """The folder's files by the options of `mebp train` that take them: its train.jsonl, or the folder itself where all
+    other files in it are to train on. Raises mebp.Error where there is none."""
+    there = {file.name: file for file in _listed(folder)}
     found = {}
     for option, names in _NAMES.items():
         files = [there[name + ending] for name in names for ending in _ENDINGS if name + ending in there]
@@ -21,5 +22,27 @@ def find_splits(folder: Path) -> dict[str, Path]:
         if files:
             found[option] = files[0]
     if "data" not in found:
-        raise Error(f"{folder}: has no train.jsonl; name the file to train on so, or give a file")
+        data_files(folder)  # which says that there are none
+        found["data"] = folder
     return found
+
+
+def data_files(folder: Path) -> list[Path]:
+    """The files in a folder in the order of their names, without those to measure on, hidden ones and a README."""
+    others = [name + ending for option in ("eval", "test") for name in _NAMES[option] for ending in _ENDINGS]
+    files = [file for file in sorted(_listed(folder)) if file.name not in others and not _is_about(file)]
+    for file in files:
+        if file.is_dir():
+            raise Error(f"{folder}: has the folder {file.name} in it; give it with a --data of its own, or move it")
+    if not files:
+        raise Error(f"{folder}: has no file to train on; put one there, or give a file")
+    return files
+
+
+def _listed(folder: Path) -> list[Path]:
+    with translate_errors(f"{folder}: cannot be read", "check the path"):
+        return list(folder.iterdir())
+
+
+def _is_about(file: Path) -> bool:
+    return file.name.startswith(".") or file.name.lower().partition(".")[0] in _ABOUT

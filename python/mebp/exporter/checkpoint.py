@@ -2,6 +2,7 @@
 """Where a checkpoint's tensors lie: reads safetensors headers, never the tensors."""
 
 import json
+import math
 import os
 import reprlib
 import struct
@@ -16,6 +17,9 @@ _SINGLE = "model.safetensors"
 _ADVICE = "download it again"
 _CHUNK = 1 << 22
 _LONGEST_HEADER = 100_000_000  # as in the safetensors library
+_LARGEST = 1 << 62
+_MOST_DIMENSIONS = 8
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -44,20 +48,32 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     try:
         header = json.loads(text)
         header.pop("__metadata__", None)
-        tensors = {name: _stored(file, start, entry) for name, entry in header.items()}
+        tensors = {_checked(name): _stored(file, start, entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Error(f"{file}: not a safetensors file; {_ADVICE}") from error
     end = max((tensor.offset + tensor.length for tensor in tensors.values()), default=start)
     if end > size:
         raise Error(f"{file}: truncated ({size} bytes where its header promises {end}); {_ADVICE}")
+    if sum(tensor.length for tensor in tensors.values()) > size - start:  # a small file could ask for any memory
+        raise Error(f"{file}: has tensors that lie in the same bytes; {_ADVICE}")
     return tensors
+
+
+def _checked(name: str) -> str:
+    """Raises ValueError for a name that no line could show, or no file hold."""
+    if len(name) > _LONGEST_NAME:
+        raise ValueError("no tensor has so long a name")
+    name.encode()
+    return name
 
 
 def _stored(file: Path, start: int, entry: dict) -> StoredTensor:
     """One entry of a header, whose data begins at byte `start`; raises ValueError for what cannot be."""
     (begin, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
-    if any(type(number) is not int or number < 0 for number in (begin, end, *shape)) or begin > end:
+    if any(type(number) is not int or not 0 <= number < _LARGEST for number in (begin, end, *shape)) or begin > end:
         raise ValueError("sizes are whole numbers, and nothing ends before it begins")
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or math.prod(shape) >= _LARGEST:
+        raise ValueError("a shape is a short list")
     if not isinstance(dtype, str):
         raise ValueError("an element type is a name")
     return StoredTensor(file, start + begin, end - begin, dtype, tuple(shape))

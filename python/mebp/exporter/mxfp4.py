@@ -2,7 +2,6 @@
 """Experts in MXFP4, as gpt-oss is published with them: 32 numbers of four bits share a power of two."""
 
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.files import check_space, open_regular
 from mebp.tensor_file import make_header
+from mebp.words import say
 
 METHOD = "mxfp4"  # in config.json
 _FILE = "experts.safetensors"
@@ -44,8 +44,8 @@ def unpack(checkpoint: dict[str, StoredTensor], folder: Path, model: str) -> dic
     shapes = {name: _shape_of(name, *parts) for name, parts in packed.items()}
     size = sum(map(math.prod, shapes.values())) * ELEMENT_TYPES["bf16"].bytes
     check_space(folder, size, f"{model} with its experts in bf16")
-    print(f"note: the experts of {model}, which are MXFP4, are saved beside the graph in bf16, {size / 1e6:,.1f} MB",
-          file=sys.stderr)  # fmt: skip
+    say(f"note: the experts of {model}, which are MXFP4, are saved beside the graph in bf16, {size / 1e6:,.1f} MB",
+          error=True)  # fmt: skip
     with (folder / _FILE).open("wb") as file:
         file.write(make_header(shapes, dict.fromkeys(shapes, "bf16")))
         for name, parts in packed.items():

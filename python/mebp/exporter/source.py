@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user calls a model, made into a folder with config.json and weights."""
 
-import sys
+import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +12,22 @@ from mebp.errors import Error, reason
 from mebp.exporter import mxfp4
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
-from mebp.files import read_json
+from mebp.exporter.foreign_code import name_left_out, without_code
+from mebp.exporter.naming import shared_name, shared_path
+from mebp.exporter.offline import offline
+from mebp.files import own_file, read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
 from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
+from mebp.words import say
+
+_QUANTIZATION = ("quantization_config", "compression_config")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk; `name` is what reports call it, `origin` what transformers' from_pretrained takes."""
+    """A model on disk; `name` is what reports call it, `origin` what an export says that it was made of (Found)."""
 
     name: str
     origin: str
@@ -35,57 +41,67 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
         folder = Path(tempfile.mkdtemp(dir=scratch))
         _save(model, folder, shape_only)
         named = model.name_or_path or model.config.model_type
-        return _open(Path(named).name, _local(named), folder, task)
+        origin = shared_path(Path(named)) if Path(named).is_dir() else shared_name(named)
+        return _open(Path(named).name, origin, folder, task)
     if not isinstance(model, (str, Path)):
         kind = type(model).__name__
         raise Error(f"{kind} is not a model; give a folder, a hub id or a PreTrainedModel (merged)")
     found = find_model(model, shape_only)
+    if found.note:
+        say(f"note: {found.note}", error=True)
     if found.is_gguf:
         if task != CAUSAL:
             raise Error(f"{model}: a GGUF file has no encoder; give a Hugging Face folder with --task {task}")
-        return _unpack(found.place, scratch, shape_only)
+        return _unpack(found.place, found.origin, scratch, shape_only)
     return _open(found.name, found.origin, found.place, task)
 
 
-def _local(named: str) -> str:
-    """The whole path where `named` is a folder, and not on the hub."""
-    return str(Path(named).resolve()) if Path(named).is_dir() else named
-
-
-def _unpack(file: Path, scratch: Path, shape_only: bool) -> Source:
+def _unpack(file: Path, origin: str, scratch: Path, shape_only: bool) -> Source:
     folder = Path(tempfile.mkdtemp(dir=scratch))
     unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
         size = (folder / "model.safetensors").stat().st_size / 1e6
-        print(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", file=sys.stderr)
+        say(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", error=True)
         for kept in kept_codes(read_container(file)):
-            print(f"note: {kept}", file=sys.stderr)
-    return _open(file.stem, str(file.resolve()), folder, CAUSAL)
+            say(f"note: {kept}", error=True)
+    return _open(file.stem, origin, folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
     file = folder / "config.json"
-    if not file.exists():
+    if not own_file(file).exists():
         raise Error(f"{folder}: no config.json; give the folder of a Hugging Face model")
     fields = read_json(file, "download it again")
-    quantization = fields.get("quantization_config") or fields.get("compression_config")
+    quantization = next(filter(None, map(fields.get, _QUANTIZATION)), None)
     method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
     if quantization and method != mxfp4.METHOD:
         raise Error(
             f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
         )
-    try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Error(
-            f"{file}: transformers cannot read it ({reason(error)}); update transformers, or export another model"
-        ) from error
-    vars(config).pop("quantization_config", None)  # of weights that export writes in bf16
+    fields = {name: value for name, value in fields.items() if name not in _QUANTIZATION}  # export writes bf16
+    config = _read_config(file, fields)
     if task == CAUSAL:
         _check_causal(fields, config, file)
     else:
         check_encoder(fields.get("model_type", "unknown"), config, file, task)
     return Source(name, origin, folder, config)
+
+
+def _read_config(file: Path, fields: dict) -> PreTrainedConfig:
+    """As transformers reads these fields of `file`, from a folder that has nothing else."""
+    with tempfile.TemporaryDirectory(prefix="mebp-config-") as alone, offline():
+        try:
+            fields, left_out = without_code(fields)
+            (Path(alone) / file.name).write_text(json.dumps(fields), encoding="utf-8")
+            config = AutoConfig.from_pretrained(alone, trust_remote_code=False)
+        except Exception as error:
+            why = reason(error).replace(alone, str(file.parent))
+            raise Error(
+                f"{file}: transformers cannot read it ({why}); update transformers, or export another model"
+            ) from error
+    config.name_or_path = str(file.parent)
+    name_left_out(file, left_out)
+    return config
 
 
 def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
@@ -95,6 +111,8 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     classes = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), ())
     names = {c.__name__ for c in (classes if isinstance(classes, (tuple, list)) else (classes,))}
     stored = fields.get("architectures") or []
+    if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
+        raise Error(f"{file}: architectures is not a list of names; download it again")
     is_masked = not names or any(name.endswith(TASKS[FILL_MASK].head) for name in stored)
     if is_encoder(kind, is_masked) and not config.is_encoder_decoder and not names & set(stored):
         raise Error(f"{file}: model type '{kind}' is an encoder; give --task {' or '.join(ENCODING)} to train it")
@@ -125,4 +143,4 @@ def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
         raise Error(f"{type(model).__name__}: its weights cannot be saved: {reason(error)}") from error
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     kind = type(model).__name__
-    print(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", file=sys.stderr)
+    say(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", error=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer's files, which travel along so that a bundle can be trained on text."""
 
-import sys
 from pathlib import Path
 
-from mebp.files import read_bytes
+from mebp.files import own_file, read_bytes
+from mebp.words import say
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 TOKENIZER_FILES = (
@@ -25,8 +25,8 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
     folder `target`; warns where there is no tokenizer."""
     target.mkdir()
     for name in TOKENIZER_FILES:
-        if (source / name).is_file():
+        if own_file(source / name).is_file():
             (target / name).write_bytes(read_bytes(source / name, "download it again"))
     if not any((target / name).exists() for name in _VOCABULARIES):
         hint = "to train on text, put one into tokenizer/ beside the ONNX file"
-        print(f"warning: {model} comes without a tokenizer; {hint}", file=sys.stderr)
+        say(f"warning: {model} comes without a tokenizer; {hint}", error=True)

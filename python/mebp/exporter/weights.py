@@ -5,7 +5,6 @@ import errno
 import math
 import os
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import onnx_ir as ir
 from mebp.element_types import STORED_TYPES
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor
-from mebp.files import check_space
+from mebp.files import check_space, is_own
 from mebp.tensor_names import spellings
+from mebp.words import say
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
@@ -123,6 +123,8 @@ def place(files: Iterable[Path], folder: Path) -> None:
     for file in files:
         # A hub cache holds links to blobs, and ONNX readers refuse links.
         source, target = file.resolve(), folder / file.name
+        if file.is_symlink() and not is_own(file):
+            say(f"note: {file} is a link out of its folder: the weights are those of {source}", error=True)
         try:
             os.link(source, target)
         except OSError as error:
@@ -130,9 +132,7 @@ def place(files: Iterable[Path], folder: Path) -> None:
                 raise
             size = source.stat().st_size
             check_space(folder, size, f"a copy of {file.name}")
-            print(
-                f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", file=sys.stderr
-            )
+            say(f"note: {file.name} is copied, {size / 1e6:.1f} MB: it cannot be hard-linked to here", error=True)
             shutil.copy2(source, target)
 
 

@@ -2,6 +2,7 @@
 """What llama.cpp calls the tensors of each model type, and in which order it has their rows."""
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from mebp.errors import Error
 
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+_NUMBER = "(0|[1-9][0-9]{0,5})"  # of a layer
+_BLOCK = re.compile(rf"blk\.{_NUMBER}\.(.+)")
+_MOST_HEADS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Architecture:
         """llama.cpp's name of a module, without .weight; None where it has none."""
         if module in self.outer:
             return self.outer[module]
-        found = re.fullmatch(rf"{re.escape(self.layers)}\.(\d+)\.(.+)", module)
+        found = re.fullmatch(rf"{re.escape(self.layers)}\.{_NUMBER}\.(.+)", module)
         if found is None or found[2] not in self.inner:
             return None
         return f"blk.{found[1]}.{self.inner[found[2]]}"
@@ -60,16 +63,18 @@ class Architecture:
             return None
         return f"{self.layers}.{found[1]}.{self._inner_back[found[2]]}"
 
-    def row_order(self, module: str, rows: int, config: Mapping) -> np.ndarray | None:
-        """Which row of transformers' is each of llama.cpp's; None where the order is the same.
+    def row_order(self, module: str, rows: int, config: Mapping, what: str) -> np.ndarray | None:
+        """Which row of transformers' is each of llama.cpp's; None where the order is the same. `what` has the module.
 
         llama.cpp turns neighbouring rows of a head, 2 i and 2 i + 1, by one angle; transformers rows i and i + half.
         """
         if not self.is_paired(module):
             return None
-        heads = _heads(config, of_keys=module.endswith("k_proj"))
+        heads = _heads(config, module.endswith("k_proj"), what)
         if rows % (2 * heads):
-            raise Error(f"'{module}' has {rows} rows, which are not {heads} heads; use the adapter's own base model")
+            raise Error(
+                f"{what}: '{module}' has {rows} rows, which are not {heads} heads; use the adapter's own base model"
+            )
         return np.arange(rows).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
 
     def is_paired(self, module: str) -> bool:
@@ -79,12 +84,11 @@ class Architecture:
         return any(module.endswith(f".{name}") for name in self.transposed)
 
 
-def _heads(config: Mapping, of_keys: bool) -> int:
-    heads = config.get("num_attention_heads")
-    if of_keys:
-        heads = config.get("num_key_value_heads") or heads
-    if not isinstance(heads, int) or heads < 1:
-        raise Error("the base model's config.json lacks num_attention_heads; download it again")
+def _heads(config: Mapping, of_keys: bool, what: str) -> int:
+    field = "num_key_value_heads" if of_keys and config.get("num_key_value_heads") else "num_attention_heads"
+    heads = config.get(field)
+    if type(heads) is not int or not 1 <= heads <= _MOST_HEADS:
+        raise Error(f"{what}: the base model's config.json lacks the number {field}; download it again")
     return heads
 
 
@@ -173,9 +177,9 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 def architecture_of(model_type: object, what: str) -> Architecture:
     """Raises mebp.Error, about `what`, for a model type that is not in the table."""
-    if model_type not in ARCHITECTURES:
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise Error(f"{what}: model type '{model_type}' cannot be written as GGUF here; there is {known}")
+        raise Error(f"{what}: model type {_shown(model_type)} cannot be written as GGUF here; there is {known}")
     return ARCHITECTURES[model_type]
 
 
@@ -185,4 +189,8 @@ def architecture_named(name: object, what: str) -> Architecture:
         if architecture.name == name:
             return architecture
     known = ", ".join(sorted({each.name for each in ARCHITECTURES.values()}))
-    raise Error(f"{what}: architecture '{name}' is not one that can be read here; there is {known}")
+    raise Error(f"{what}: architecture {_shown(name)} is not one that can be read here; there is {known}")
+
+
+def _shown(value: object) -> str:
+    return f"'{value[:60]}'" if isinstance(value, str) else reprlib.repr(value)

@@ -7,8 +7,9 @@ line that names the place.
 
 import math
 import os
+import reprlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,11 @@ _STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
 _MOST_DIMENSIONS = 4
 _LONGEST = 1 << 34  # elements of a tensor
+# What a header may ask for; those of published models have less than a quarter of each.
+_MOST_KEYS, _MOST_TENSORS, _MOST_ELEMENTS = 1 << 16, 1 << 18, 1 << 23
+_LONGEST_NAME = 256  # bytes
+_LONGEST_TEXT = 1 << 27
+_LARGEST = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -43,17 +49,45 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Container:
-    """`metadata` has scalars, strings and lists."""
+    """`metadata` has scalars, strings and lists. The methods that read one raise mebp.Error, with the key, where it is
+    of another type, and return None where there is none, unless it is `needed`."""
 
     path: Path
     metadata: dict[str, object]
     tensors: list[StoredTensor]
 
-    def number(self, key: str) -> object:
-        """A value that has to be there."""
+    def text(self, key: str, needed: bool = False) -> str | None:
+        return self._value(key, needed, "a text", lambda value: isinstance(value, str))
+
+    def whole(self, key: str, least: int = 0, most: int = _LARGEST, needed: bool = False) -> int | None:
+        return self._value(
+            key, needed, f"a whole number from {least} to {most}", lambda value: _is_whole(value, least, most)
+        )
+
+    def real(self, key: str, least: float = -math.inf, needed: bool = False) -> float | None:
+        what = "a number" if least == -math.inf else f"a number from {least:g} on"
+        found = self._value(key, needed, what, lambda value: _is_real(value, least))
+        return None if found is None else float(found)
+
+    def flag(self, key: str) -> bool | None:
+        return self._value(key, False, "true or false", lambda value: isinstance(value, bool))
+
+    def texts(self, key: str, needed: bool = False) -> list[str] | None:
+        """A list; one of GGUF is of one type."""
+        return self._value(key, needed, "a list of texts", lambda value: _is_list(value, str))
+
+    def wholes(self, key: str) -> list[int] | None:
+        return self._value(key, False, "a list of whole numbers", lambda value: _is_list(value, int))
+
+    def _value(self, key: str, needed: bool, what: str, is_right: Callable[[object], bool]) -> object:
         if key not in self.metadata:
-            raise Error(f"{self.path}: lacks '{key}'; {_ADVICE}")
-        return self.metadata[key]
+            if needed:
+                raise Error(f"{self.path}: lacks '{key}'; {_ADVICE}")
+            return None
+        value = self.metadata[key]
+        if not is_right(value):
+            raise Error(f"{self.path}: '{key}' is {reprlib.repr(value)}, which is not {what}; {_ADVICE}")
+        return value
 
     def raw(self, tensor: StoredTensor) -> np.ndarray:
         """Its bytes, one row after another, uint8 [rows, bytes of a row]."""
@@ -74,7 +108,10 @@ class Container:
         elif tensor.kind == "F16":
             values = raw.view(np.float16).astype(np.float32)
         else:
-            values = gguf.dequantize(raw, kind)
+            with np.errstate(all="ignore"):  # seen below, with the tensor's name
+                values = gguf.dequantize(raw, kind)
+        if not np.isfinite(values).all():
+            raise Error(f"{self.path}: tensor '{tensor.name}' has values that are not finite; {_ADVICE}")
         return np.ascontiguousarray(values, np.float32).reshape(tensor.shape)
 
 
@@ -89,15 +126,17 @@ def read_container(path: Path) -> Container:
         if version not in (2, 3):
             raise Error(f"{path}: is GGUF version {version}, and 2 and 3 can be read; convert it anew")
         count, keys = reader.scalar("Q"), reader.scalar("Q")
-        metadata = dict(reader.metadata(keys))
-        entries = [reader.tensor() for _ in range(reader.fits(count, 24))]
+        metadata = reader.metadata(keys)
+        entries = [reader.tensor() for _ in range(reader.fits(count, 24, _MOST_TENSORS))]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-            raise Error(f"{path}: has alignment {alignment!r}, which is not a power of two; {_ADVICE}")
+            raise Error(f"{path}: 'general.alignment' is {reprlib.repr(alignment)}, which is not a power of two; "
+                        f"{_ADVICE}")  # fmt: skip
         start = -(-reader.position // alignment) * alignment
     tensors = [_placed(path, start, reader.size, *entry) for entry in entries]
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise Error(f"{path}: has two tensors of one name; {_ADVICE}")
+    _check_apart(path, tensors)
     return Container(path, metadata, tensors)
 
 
@@ -112,20 +151,24 @@ def is_gguf(path: Path) -> bool:
 
 
 class _Reader:
-    """Takes bytes from the front, and never more than there are."""
+    """Takes bytes from the front, and never more than there are, or than a model has."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
         self.size, self.position = os.fstat(file.fileno()).st_size, 0
+        self._elements = 0  # of all lists
 
-    def fits(self, count: int, each: int) -> int:
+    def fits(self, count: int, each: int, most: int) -> int:
         """`count`, if so many things of `each` bytes or more can follow."""
         if count * each > self.size - self.position:
             raise Error(f"{self._path}: cut off ({self.size} bytes do not hold its header); {_ADVICE}")
+        if count > most:
+            raise Error(f"{self._path}: its header promises {count:,} entries or bytes where {most:,} are read at "
+                        f"most; {_ADVICE}")  # fmt: skip
         return count
 
     def take(self, count: int) -> bytes:
-        self.position += self.fits(count, 1)
+        self.position += self.fits(count, 1, _LONGEST_TEXT)
         return self._file.read(count)
 
     def scalar(self, code: str) -> int | float | bool:
@@ -134,29 +177,46 @@ class _Reader:
     def text(self) -> str:
         return self.take(self.scalar("Q")).decode("utf-8", "replace")
 
-    def metadata(self, count: int) -> Iterator[tuple[str, object]]:
-        for _ in range(self.fits(count, 13)):
-            yield self.text(), self._value(self.scalar("I"))
+    def name(self) -> str:
+        length = self.scalar("Q")
+        if length > _LONGEST_NAME:
+            raise Error(f"{self._path}: has a name of {length} bytes at byte {self.position}, and {_LONGEST_NAME} are "
+                        f"read at most; {_ADVICE}")  # fmt: skip
+        return self.take(length).decode("utf-8", "replace")
 
-    def _value(self, kind: int) -> object:
+    def metadata(self, count: int) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for _ in range(self.fits(count, 13, _MOST_KEYS)):
+            key = self.name()
+            if key in found:
+                raise Error(f"{self._path}: has '{key}' twice; {_ADVICE}")
+            found[key] = self._value(key, self.scalar("I"))
+        return found
+
+    def _value(self, key: str, kind: int) -> object:
         if kind == _STRING:
             return self.text()
         if kind != _ARRAY:
-            return self.scalar(self._code(kind))
+            return self.scalar(self._code(key, kind))
         inner, count = self.scalar("I"), self.scalar("Q")
         if inner == _STRING:
-            return [self.text() for _ in range(self.fits(count, 8))]
-        code = self._code(inner)  # arrays of arrays are in no model
+            return [self.text() for _ in range(self._fits_in_list(count, 8))]
+        code = self._code(key, inner)  # arrays of arrays are in no model
         size = struct.calcsize(f"<{code}")
-        return list(struct.unpack(f"<{count}{code}", self.take(self.fits(count, size) * size)))
+        return list(struct.unpack(f"<{count}{code}", self.take(self._fits_in_list(count, size) * size)))
 
-    def _code(self, kind: int) -> str:
+    def _fits_in_list(self, count: int, each: int) -> int:
+        self._elements += count
+        self.fits(self._elements, 0, _MOST_ELEMENTS)
+        return self.fits(count, each, _MOST_ELEMENTS)
+
+    def _code(self, key: str, kind: int) -> str:
         if kind not in _SCALARS:
-            raise Error(f"{self._path}: has metadata of unknown type {kind}; {_ADVICE}")
+            raise Error(f"{self._path}: '{key}' has the unknown type {kind}; {_ADVICE}")
         return _SCALARS[kind]
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        name, dimensions = self.text(), self.scalar("I")
+        name, dimensions = self.name(), self.scalar("I")
         if not 1 <= dimensions <= _MOST_DIMENSIONS:
             raise Error(f"{self._path}: tensor '{name}' has {dimensions} dimensions; {_ADVICE}")
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
@@ -183,9 +243,30 @@ def _placed(path: Path, start: int, size: int, name: str, shape: tuple[int, ...]
         raise Error(f"{path}: tensor '{name}' has the unknown type {kind}; convert the model to a type such as Q8_0")
     type_name, block, bytes_ = readable
     elements = math.prod(shape)
-    if elements > _LONGEST or shape[-1] % block:
+    if not 0 < elements <= _LONGEST or shape[-1] % block:
         raise Error(f"{path}: tensor '{name}' has the impossible shape {list(shape)}; {_ADVICE}")
     length = elements // block * bytes_
     if start + at + length > size:
         raise Error(f"{path}: cut off ({size} bytes where tensor '{name}' ends at {start + at + length}); {_ADVICE}")
     return StoredTensor(name, type_name, shape, start + at, length)
+
+
+def _check_apart(path: Path, tensors: list[StoredTensor]) -> None:
+    """Else a small file could hold one tensor under a thousand names."""
+    end, before = 0, ""
+    for tensor in sorted(tensors, key=lambda tensor: tensor.offset):
+        if tensor.offset < end:
+            raise Error(f"{path}: tensors '{before}' and '{tensor.name}' lie in the same bytes; {_ADVICE}")
+        end, before = tensor.offset + tensor.length, tensor.name
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _is_real(value: object, least: float) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= least
+
+
+def _is_list(value: object, kind: type) -> bool:
+    return isinstance(value, list) and (not value or type(value[0]) is kind)

@@ -20,6 +20,9 @@ _DECODER = {
     "attention.head_count": "num_attention_heads",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
 }
+EMBEDDING = "token_embd.weight"
+_WIDEST_HEAD = 1 << 16
+_DAMAGED = "download it again"
 _GPT2 = {
     "context_length": "n_positions",
     "embedding_length": "n_embd",
@@ -60,39 +63,69 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
 def model_config(architecture: Architecture, container: Container) -> dict[str, object]:
     """The fields of config.json that the file's keys say, and its tensors; the other way of model_metadata."""
 
-    def key(name: str, default: object = None) -> object:
-        return container.metadata.get(f"{architecture.name}.{name}", default)
+    name = architecture.name
+
+    def whole(key: str, needed: bool = False) -> int | None:
+        return container.whole(f"{name}.{key}", least=1, needed=needed)
+
+    def number(key: str) -> float | int:
+        is_real = key.endswith("epsilon")
+        return container.real(f"{name}.{key}", 0.0, needed=True) if is_real else whole(key, needed=True)
 
     shapes = {tensor.name: tensor.shape for tensor in container.tensors}
-    names = _GPT2 if architecture.name == "gpt2" else _DECODER
-    found: dict[str, object] = {field: container.number(f"{architecture.name}.{name}") for name, field in names.items()}
+    rows, columns = _embedding(container, shapes)
+    names = _GPT2 if name == "gpt2" else _DECODER
+    found: dict[str, object] = {field: number(key) for key, field in names.items()}
     found |= {
         "model_type": architecture.model_type,
-        "vocab_size": shapes.get("token_embd.weight", (0,))[0],
+        "vocab_size": rows,
         "tie_word_embeddings": "output.weight" not in shapes,
-        **{f"{name}_token_id": container.metadata.get(f"tokenizer.ggml.{theirs}_token_id")
-           for name, theirs in [("bos", "bos"), ("eos", "eos"), ("pad", "padding")]},
+        **{f"{ours}_token_id": container.whole(f"tokenizer.ggml.{theirs}_token_id", most=rows - 1)
+           for ours, theirs in [("bos", "bos"), ("eos", "eos"), ("pad", "padding")]},
     }  # fmt: skip
-    if architecture.name == "gpt2":
-        return {**found, "n_inner": key("feed_forward_length")}
+    if found[names["embedding_length"]] != columns:
+        raise Error(f"{container.path}: '{name}.embedding_length' is {found[names['embedding_length']]}, and tensor "
+                    f"'{EMBEDDING}' has rows of {columns}; {_DAMAGED}")  # fmt: skip
+    _check_blocks(container, f"{name}.block_count", found[names["block_count"]], shapes)
+    if name == "gpt2":
+        return {**found, "n_inner": whole("feed_forward_length")}
     heads = found["num_attention_heads"]
-    turned = key("rope.dimension_count")
-    width = key("attention.key_length") or turned or found["hidden_size"] // heads
-    rope: dict[str, object] = {"rope_type": "default", "rope_theta": key("rope.freq_base", 10_000.0)}
-    if key("rope.scaling.type") == "linear":
-        rope |= {"rope_type": "linear", "factor": key("rope.scaling.factor")}
+    turned = whole("rope.dimension_count")
+    width = whole("attention.key_length") or turned or columns // heads
+    if not 0 < width <= _WIDEST_HEAD or (turned or 0) > width:
+        raise Error(f"{container.path}: '{name}.attention.key_length' and '{name}.rope.dimension_count' make heads of "
+                    f"{width} with positions in {turned or width}, which cannot be; {_DAMAGED}")  # fmt: skip
+    theta = container.real(f"{name}.rope.freq_base", 1.0)
+    rope: dict[str, object] = {"rope_type": "default", "rope_theta": 10_000.0 if theta is None else theta}
+    if container.text(f"{name}.rope.scaling.type") == "linear":
+        rope |= {"rope_type": "linear", "factor": container.real(f"{name}.rope.scaling.factor", 1.0, needed=True)}
     if turned and turned != width:
         found["partial_rotary_factor"] = turned / width
     found |= {
         "head_dim": width,
-        "num_key_value_heads": key("attention.head_count_kv", heads),
+        "num_key_value_heads": whole("attention.head_count_kv") or heads,
         "attention_bias": "blk.0.attn_q.bias" in shapes,
         "mlp_bias": "blk.0.ffn_up.bias" in shapes,
-        "sliding_window": key("attention.sliding_window"),
+        "sliding_window": container.whole(f"{name}.attention.sliding_window") or None,  # 0: none
         "rope_parameters": rope,
         "rope_theta": rope["rope_theta"],  # where others than transformers look, MLX-LM among them
     }
-    return found | _gemma_layers(found) if architecture.name == "gemma3" else found
+    return found | _gemma_layers(found) if name == "gemma3" else found
+
+
+def _embedding(container: Container, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
+    """Its rows and columns."""
+    shape = shapes.get(EMBEDDING, ())
+    if len(shape) != 2:
+        raise Error(f"{container.path}: has no matrix '{EMBEDDING}'; give the file of a whole model")
+    return shape
+
+
+def _check_blocks(container: Container, key: str, count: int, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    numbers = {name.split(".", 2)[1] for name in shapes if name.startswith("blk.")}
+    if len(numbers) != count or numbers != set(map(str, range(count))):
+        raise Error(f"{container.path}: '{key}' is {count}, and the file has tensors of {len(numbers)} layers; "
+                    "give a file with the whole model")  # fmt: skip
 
 
 def _gemma_layers(config: Mapping) -> dict[str, object]:

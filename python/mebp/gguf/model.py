@@ -2,19 +2,25 @@
 """A whole model as GGUF, tensor by tensor, so that it never has to be in memory."""
 
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 from mebp.extras import need_packages
-from mebp.files import read_json
+from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES
 from mebp.gguf.architectures import architecture_of
-from mebp.gguf.metadata import model_metadata, rope_factors
+from mebp.gguf.metadata import EMBEDDING, model_metadata, rope_factors
 from mebp.gguf.vocabulary import chat_template, vocabulary
 from mebp.tensor_file import relative_norm
+
+_LARGEST_F32 = 3.4e38
+_ADVICE = "export and compile the model again"
+# What is raised where something is missing, or of another type.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ModelWriter:
@@ -23,14 +29,17 @@ class ModelWriter:
     def __init__(self, folder: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
         """folder: has the model's config.json and tokenizer. shapes: of the tensors, by transformers' names."""
         need_packages("writing GGUF", "gguf", "gguf")
-        file = folder / "config.json"
-        self._config = read_json(file, "export and compile the model again")
+        self._file = file = folder / "config.json"
+        self._config = read_json(plain_file(file), _ADVICE)
         self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
         self._dtype, self._shapes = dtype, dict(shapes)
-        self._metadata = model_metadata(self._architecture, self._config, file)
         self._names = {name: self._name(file, name) for name in shapes}
-        self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
-        self._template = chat_template(folder)
+        with translate_errors(f"{file}: has a field that is not as transformers writes it", _ADVICE, _MALFORMED):
+            self._metadata = model_metadata(self._architecture, self._config, file)
+        self._check_metadata(file)
+        with translate_errors(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it", _ADVICE, _MALFORMED):
+            self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
+            self._template = chat_template(folder)
 
     @property
     def bytes(self) -> int:
@@ -62,6 +71,18 @@ class ModelWriter:
                 writer.write_tensor_data(stored)
         writer.close()
         return roundings
+
+    def _check_metadata(self, file: Path) -> None:
+        """Numbers are those that GGUF can hold, and there are as many tokens as rows of the embedding."""
+        for key, value in self._metadata.items():
+            is_right = 0 <= value < 1 << 32 if type(value) is int else type(value) is str or _is_finite(value)
+            if not is_right:
+                raise Error(f"{file}: has {reprlib.repr(value)} for llama.cpp's '{key}', which GGUF cannot hold; "
+                            f"{_ADVICE}")  # fmt: skip
+        rows = next((self._shapes[name][0] for name, theirs in self._names.items() if theirs == EMBEDDING), None)
+        words = self._metadata["vocab_size"]
+        if rows != words:
+            raise Error(f"{file}: vocab_size is {words}, and the embedding has {rows} rows; {_ADVICE}")
 
     def _name(self, file: Path, name: str) -> str:
         module, _, parameter = name.rpartition(".")
@@ -101,7 +122,7 @@ class ModelWriter:
             return tensor.T
         if architecture.norm_offset and tensor.ndim == 1 and module.endswith("norm"):
             return tensor + np.float32(architecture.norm_offset)
-        order = architecture.row_order(module, len(tensor), self._config)
+        order = architecture.row_order(module, len(tensor), self._config, f"{self._file}")
         return tensor if order is None else tensor[order]
 
     def _round(self, name: str, tensor: np.ndarray) -> tuple[np.ndarray, float]:
@@ -142,3 +163,7 @@ class ModelWriter:
 
 def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and abs(value) < _LARGEST_F32

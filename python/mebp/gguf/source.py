@@ -3,7 +3,7 @@
 
 import json
 import math
-import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from mebp.gguf.container import Container, StoredTensor, read_container
 from mebp.gguf.metadata import model_config, rope_factors
 from mebp.gguf.vocabulary import can_restore, write_tokenizer
 from mebp.tensor_file import write_tensors
+from mebp.words import say
 
 _FACTORS = "rope_freqs.weight"
 # Of Llama 3.1 and later; only the factor differs, and the file has what comes of it.
@@ -34,10 +35,10 @@ def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
     Raises mebp.Error where the file is cut off or damaged, or has a model or a type that cannot be read.
     """
     container = read_container(file)
-    kind = container.metadata.get("general.type", "model")
+    kind = container.text("general.type") or "model"
     if kind != "model":
-        raise Error(f"{file}: is not a model, for its general.type is {kind}; give the base model")
-    architecture = architecture_named(container.number("general.architecture"), f"{file}")
+        raise Error(f"{file}: is not a model, for its general.type is {kind[:60]}; give the base model")
+    architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
     names = {tensor.name: _name(file, architecture, tensor.name) for tensor in container.tensors
              if tensor.name != _FACTORS}  # fmt: skip
     with translate_errors(f"{target}: cannot be written", "make room or choose another folder"):
@@ -74,7 +75,7 @@ def _tensors(
         if tensor.name not in names:
             continue
         values, module = container.values(tensor), names[tensor.name].rpartition(".")[0]
-        order = architecture.row_order(module, len(values), config)
+        order = architecture.row_order(module, len(values), config, f"{container.path}")
         if order is not None:
             values = values[np.argsort(order)]
         elif _is_turned(architecture, names, tensor):
@@ -96,20 +97,30 @@ def _write_settings(container: Container, architecture: Architecture, target: Pa
 
 
 def _write_tokenizer(container: Container, target: Path) -> None:
-    file, metadata = container.path, container.metadata
-    if can_restore(metadata):
-        write_tokenizer(metadata, target)
-    elif metadata.get("tokenizer.ggml.model", "no_vocab") != "no_vocab":
+    file, kind = container.path, container.text("tokenizer.ggml.model") or "no_vocab"
+    if can_restore(container):
+        write_tokenizer(container, target)
+    elif kind != "no_vocab":
         need_packages(f"{file}: its tokenizer", "export", "transformers")
-        from transformers import AutoTokenizer
-
         advice = "export the model's Hugging Face folder"
         with translate_errors(f"{file}: transformers cannot read its tokenizer", advice, Exception):
-            AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)
-        rule = metadata.get("tokenizer.ggml.pre", "default")
-        if metadata["tokenizer.ggml.model"] == "gpt2":
-            print(f"warning: {file}: its rule to cut text, '{rule}', is not known here; compare tokenizer/ beside the "
-                  "ONNX file with the model's own", file=sys.stderr)  # fmt: skip
+            _convert_tokenizer(file, target)
+        rule = container.text("tokenizer.ggml.pre") or "default"
+        if kind == "gpt2":
+            say(f"warning: {file}: its rule to cut text, '{rule[:60]}', is not known here; compare tokenizer/ beside "
+                "the ONNX file with the model's own", error=True)  # fmt: skip
+
+
+def _convert_tokenizer(file: Path, target: Path) -> None:
+    """By transformers, which sees nothing that lies beside the file: a tokenizer_config.json there could name code."""
+    from transformers import AutoTokenizer
+
+    from mebp.exporter.offline import offline
+
+    with tempfile.TemporaryDirectory(prefix="mebp-gguf-") as alone, offline():
+        (Path(alone) / "model.gguf").symlink_to(file.resolve())
+        found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
+        found.save_pretrained(target)
 
 
 def _set_rope(container: Container, config: dict) -> None:
@@ -117,9 +128,11 @@ def _set_rope(container: Container, config: dict) -> None:
     found = next((tensor for tensor in container.tensors if tensor.name == _FACTORS), None)
     if found is None:
         return
-    factors = container.values(found)
-    config["rope_parameters"] |= {**_LLAMA_ROPE, "factor": float(factors.max())}
-    expected = rope_factors(config)
-    if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-5):
+    factors, rope = container.values(found), config.get("rope_parameters", {})
+    expected = None
+    if "rope_theta" in rope and factors.shape == (-(-config["head_dim"] // 2),) and factors.min() >= 1:
+        rope |= {**_LLAMA_ROPE, "factor": float(factors.max())}
+        expected = rope_factors(config)
+    if expected is None or not np.allclose(factors, expected, rtol=1e-5):
         raise Error(f"{container.path}: has factors of positions ({_FACTORS}) that are not those of Llama 3; export "
                     "the model's Hugging Face folder")  # fmt: skip

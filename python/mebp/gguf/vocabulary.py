@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.errors import Error
-from mebp.files import read_json
+from mebp.files import plain_file, read_json, read_text
+from mebp.gguf.container import Container
 
 _ADVICE = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
@@ -40,7 +41,7 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
     Raises mebp.Error where there is none, or one that llama.cpp would be told wrongly about.
     """
     file = folder / "tokenizer.json"
-    if not file.is_file():
+    if not plain_file(file).is_file():
         raise Error(f"{folder}: has no tokenizer.json, which a GGUF file needs; {_ADVICE}")
     tokenizer = read_json(file, "export and compile the model again")
     model = tokenizer.get("model") or {}
@@ -67,34 +68,39 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
 
 
 def chat_template(folder: Path) -> str | None:
-    if (folder / "chat_template.jinja").is_file():
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    if plain_file(folder / "chat_template.jinja").is_file():
+        return read_text(folder / "chat_template.jinja", _ADVICE)
     found = _settings(folder).get("chat_template")
     return found if isinstance(found, str) else None
 
 
-def can_restore(metadata: Mapping) -> bool:
+def can_restore(container: Container) -> bool:
     """Whether `write_tokenizer` knows the file's rules."""
-    return metadata.get("tokenizer.ggml.model") == "gpt2" and metadata.get("tokenizer.ggml.pre") in PRE_TOKENIZERS
+    return container.text("tokenizer.ggml.model") == "gpt2" and container.text("tokenizer.ggml.pre") in PRE_TOKENIZERS
 
 
-def write_tokenizer(metadata: Mapping, folder: Path) -> None:
+def write_tokenizer(container: Container, folder: Path) -> None:
     """tokenizer.json, tokenizer_config.json and the template of a GGUF file's keys; the other way of `vocabulary`."""
-
-    def key(name: str, default: object = None) -> object:
-        return metadata.get(f"tokenizer.ggml.{name}", default)
-
-    tokens, pre = key("tokens", []), key("pre")
-    kinds = key("token_type") or [_NORMAL] * len(tokens)
+    tokens = container.texts("tokenizer.ggml.tokens", needed=True)
+    pre = container.text("tokenizer.ggml.pre", needed=True)
+    kinds = container.wholes("tokenizer.ggml.token_type") or [_NORMAL] * len(tokens)
+    if len(kinds) != len(tokens):
+        raise Error(f"{container.path}: 'tokenizer.ggml.token_type' has {len(kinds)} entries for {len(tokens)} tokens; "
+                    "download it again")  # fmt: skip
     added = [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": kind == _CONTROL}
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (_CONTROL, _USER_DEFINED)
     ]  # fmt: skip
     known = {token: number for number, token in enumerate(tokens) if kinds[number] != _UNUSED}
-    special = {f"{name}_token": tokens[key(f"{theirs}_token_id")] for name, theirs in _SPECIAL.items()
-               if key(f"{theirs}_token_id") is not None}  # fmt: skip
-    begins = special.get("bos_token") if key("add_bos_token", pre == "llama-bpe") else None
+    numbers = {name: container.whole(f"tokenizer.ggml.{theirs}_token_id", most=len(tokens) - 1)
+               for name, theirs in _SPECIAL.items()}  # fmt: skip
+    special = {f"{name}_token": tokens[number] for name, number in numbers.items() if number is not None}
+    adds = container.flag("tokenizer.ggml.add_bos_token")
+    begins = special.get("bos_token") if (pre == "llama-bpe" if adds is None else adds) else None
+    if begins is not None and begins not in known:
+        raise Error(f"{container.path}: 'tokenizer.ggml.bos_token_id' is {numbers['bos']}, which is not a token of the "
+                    "text; download it again")  # fmt: skip
     tokenizer = {
         "version": "1.0",
         "added_tokens": added,
@@ -102,13 +108,15 @@ def write_tokenizer(metadata: Mapping, folder: Path) -> None:
         "pre_tokenizer": PRE_TOKENIZERS[pre],
         "post_processor": _template(begins, known) if begins else None,
         "decoder": _BYTES,
-        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe", "vocab": known, "merges": key("merges", [])},
-    }
+        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe", "vocab": known,
+                  "merges": container.texts("tokenizer.ggml.merges") or []},
+    }  # fmt: skip
     settings = {**special, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": bool(begins)}
     for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    if isinstance(metadata.get("tokenizer.chat_template"), str):
-        (folder / "chat_template.jinja").write_text(metadata["tokenizer.chat_template"], encoding="utf-8")
+    template = container.text("tokenizer.chat_template")
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
 def _template(begins: str, known: Mapping[str, int]) -> dict:
@@ -143,7 +151,7 @@ def _rules(found: object) -> list:
 
 
 def _settings(folder: Path) -> dict:
-    file = folder / "tokenizer_config.json"
+    file = plain_file(folder / "tokenizer_config.json")
     return read_json(file, "export and compile the model again") if file.is_file() else {}
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from mebp.files import user_path
 from mebp.inspect import inspect
 from mebp.numbers import whole_number
 from mebp.parity.comparison import DeviceStep, Parity
+from mebp.tools import python_module
 
 __all__ = ["parity"]
 
@@ -65,7 +65,7 @@ def parity(
 def _measure(device: str, task: dict, folder: Path) -> DeviceStep:
     gradients = folder / f"{device}.npz"
     given = json.dumps({**task, "device": device, "gradients": os.fspath(gradients)})
-    done = subprocess.run([sys.executable, "-m", "mebp.parity.measure", given], capture_output=True, text=True)
+    done = subprocess.run(python_module("mebp.parity.measure", given), capture_output=True, text=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"the process ended with status {done.returncode}"]
         raise Error(f"{device}: {lines[-1].removeprefix('mebp: ')}")

@@ -11,6 +11,7 @@ from mebp.errors import Error
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
 from mebp.verification.inputs import random_batch, randomise_adapter
+from mebp.words import say
 
 _WARM, _TIMED = 2, 3  # a device may compile a program in its first steps
 
@@ -38,6 +39,6 @@ def measure(task: dict) -> dict:
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(measure(json.loads(sys.argv[1]))))
+        say(json.dumps(measure(json.loads(sys.argv[1]))))
     except Error as error:
         sys.exit(f"mebp: {error}")

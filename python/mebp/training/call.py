@@ -3,6 +3,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from mebp.training.request import Request, request_kinds
 
 def train(
     bundle: str | os.PathLike[str],
-    data: str | os.PathLike[str],
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     callback: Callback | None = None,
     progress: bool = True,
@@ -21,10 +22,11 @@ def train(
 ) -> TrainingRun:
     """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
-    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id or "packaged:smollm2".
+    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id, "OWNER/NAME@REVISION" or
+        "packaged:smollm2".
     data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier,
         "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for
-        eval and test.
+        eval and test; or a list of these, each with its share of an epoch where one is given, as in "b.jsonl:0.2".
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.

@@ -2,7 +2,7 @@
 """What a run leaves on the disk: its state, and its adapters or models."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,11 +42,12 @@ class Keeper:
         standing: Standing,
         command: str,
         objective: Objective,
+        began: Mapping[str, str] | None = None,
     ) -> None:
         self._options, self._description, self._standing = options, description, standing
         self._objective = objective
         self.session = session
-        self._command = command
+        self._command, self._began = command, began
         self.reports: Reports | None = None
         self._kept: dict[str, tuple[int, Path]] = {}
         self._model = options.model_out is not None
@@ -90,6 +91,7 @@ class Keeper:
             beside = {
                 "budget": budget,
                 "standing": self._standing.stored(),
+                "model": self._began,
                 "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},
             }

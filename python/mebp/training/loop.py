@@ -2,13 +2,15 @@
 """The loop: steps, evaluations, saving."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from mebp.data.sources import told
 from mebp.errors import Error, translate_errors
+from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
@@ -28,7 +30,8 @@ from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
 from mebp.training.schedule import learning_rate
 from mebp.training.standing import Standing
-from mebp.words import counted
+from mebp.waiting import told_by
+from mebp.words import counted, say
 
 _LOG_LINE_BYTES = 256
 
@@ -57,12 +60,17 @@ class TrainingRun:
 
 
 def train(
-    options: TrainingOptions, callback: Callback | None = None, progress: bool = True, command: str | None = None
+    options: TrainingOptions,
+    callback: Callback | None = None,
+    progress: bool = True,
+    command: str | None = None,
+    began: Mapping[str, str] | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
-    before is saved. `command` is told in the model card; None for that of `options`.
+    before is saved. `command` is told in the model card; None for that of `options`. `began`: what the state keeps of
+    the model that the bundle is of.
     """
     check_installed(options.report_to)
     check_outputs(options)
@@ -76,9 +84,16 @@ def train(
             make_parent(options.log, "choose another --log")
             stack.enter_context(state.locked(options.log, is_folder=False))
         length = inspect(options.bundle)["model"]["sequence"]
-        objective = make_objective(options, Tokenizer(options.bundle), length)
+        tokenizer = Tokenizer(options.bundle)
+        tokenizer.threads = options.threads
+        with told_by(_say) if progress else nullcontext():
+            objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
-        return _Run(options, objective, before, pauses, command).run(callback, progress)
+        return _Run(options, objective, before, pauses, command, began).run(callback, progress)
+
+
+def _say(line: str) -> None:
+    say(line)
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
@@ -145,6 +160,7 @@ class _Run:
         before: int,
         pauses: interrupts.Pauses,
         command: str | None,
+        began: Mapping[str, str] | None,
     ) -> None:
         session, planned = _open_within_budget(options, objective)
         self.session = session
@@ -155,7 +171,7 @@ class _Run:
             )
             session.model.check_space(options.model_out)
         self.options, self.objective, self.pauses = options, objective, pauses
-        self.command = command or command_of(options)
+        self.command, self.began = command or command_of(options), began
         self.test_loss: float | None = None
         steps_per_epoch = objective.steps_per_epoch(session)
         self.total = options.total_steps(steps_per_epoch)
@@ -187,13 +203,18 @@ class _Run:
         stored = {}
         if resumed:
             stored = state.load(self.session, options.state, self.description)
-            self.standing = Standing.restored(stored.get("standing"))
-            self.objective.restore(stored.get("objective") or {})
+            with state.restoring(options.state):
+                self.standing = Standing.restored(stored.get("standing"))
+                self.objective.restore(state.records(stored, "objective"))
+                if not all(isinstance(key, str) for key in state.records(stored, "reports").values()):
+                    raise ValueError("a report has a key")
         elif options.adapter:
             _load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
-        self.keeper = Keeper(options, self.session, self.description, self.standing, self.command, self.objective)
+        self.keeper = Keeper(
+            options, self.session, self.description, self.standing, self.command, self.objective, self.began
+        )
         with (
             make_reporter(self.total, self.planned_bytes, progress) as reporter,
             interrupts.watched() as self.interrupted,
@@ -259,7 +280,7 @@ class _Run:
     def _reports(self, stored: dict, first: int, reporter: Reporter) -> AbstractContextManager[Reports]:
         options = self.options
         name = (options.adapter_out or options.bundle).stem
-        config = {"bundle": str(options.bundle), "steps": self.total, "batch": self.session.max_batch}
+        config = {"bundle": without_homes(str(options.bundle)), "steps": self.total, "batch": self.session.max_batch}
         config |= {"sequence": self.session.max_sequence, **self.description}
         names = None if self._is_finished else options.report_to
         return opened_reports(names, name, config, stored.get("reports") or {}, first, reporter.say)
@@ -357,7 +378,7 @@ class _Run:
         start = f"continues after step {first}" if first else counted(self.total, "step")
         reporter.say(
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
-            f"{options.data}: {self.objective.summary(session)}"
+            f"{told(options.data)}: {self.objective.summary(session)}"
         )
         for note in self.objective.begin(session):
             reporter.say(note)
@@ -473,7 +494,10 @@ class _Run:
             return
         from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
 
-        curve, title = Curve(*self.objective.curve), f"{options.bundle.name} on {options.data.name}"
+        curve, title = (
+            Curve(*self.objective.curve),
+            f"{options.bundle.name} on {', '.join(source.path.name for source in options.data)}",
+        )
         for picture in pictures:
             plot_run(log.records, log.evaluations, picture, title, curve)
         name = curve.metric or "loss"

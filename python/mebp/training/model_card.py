@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """README.md beside an adapter: what it was trained from, on what, by which command, and how well it came out."""
 
-import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from mebp.compile_options import as_arguments, flag
+from mebp.data.sources import Source
+from mebp.exporter import packaged
+from mebp.exporter.naming import HubName, title, without_homes
 from mebp.files import replaced_file
 from mebp.gguf import GGUF_SUFFIX
 from mebp.inspect import describe_trained, inspect, model_title, storage_options
@@ -16,6 +18,7 @@ from mebp.outputs import MARK
 from mebp.session import Session
 from mebp.tasks import CAUSAL, TASKS, Task
 from mebp.training.evaluation import perplexity
+from mebp.training.markdown import code, table
 from mebp.training.options import TrainingOptions
 from mebp.training.standing import Standing
 from mebp.version import __version__
@@ -60,25 +63,39 @@ def make_card(
     """
     bundle = inspect(options.bundle)
     base, storage = bundle["model"]["name"], storage_options(bundle)
+    short = model_title(bundle)
     rows = {
-        "base model": f"`{base}`",
-        "adapter": describe_trained(bundle),
-        "data": f"`{options.data.name}`, SHA-256 of its tokens and labels: `{description['data']}`",
-        "command": f"`{command}`",
+        "base model": _base(base, short),
+        "adapter": code(describe_trained(bundle)),
+        "data": f"{_names(options.data)}, SHA-256 of its tokens and labels: {code(str(description['data']))}",
+        "command": code(command),
         "steps": f"{session.steps:,}",
         **_losses(standing, has_perplexity),
         "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule})",
-        "base weights while training": f"{storage['weights']}, embedding {storage['embedding_weights']}, activations "
-        f"{storage['precision']}",
+        "base weights while training": f"{code(storage['weights'])}, embedding {code(storage['embedding_weights'])}, "
+        f"activations {code(storage['precision'])}",
         "planned peak of memory": f"{session.plan['planned_peak_bytes'] / 1e6:.1f} MB",
         "trained with": f"mebp {__version__}",
     }
-    table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
     does = TASKS[session.task].pipeline
-    front = ["---", f"base_model: {json.dumps(base)}", "library_name: peft", f"pipeline_tag: {does}",
+    front = ["---", f"base_model: {_scalar(short)}", "library_name: peft", f"pipeline_tag: {does}",
              "tags: [lora, mebp]", "---"]  # fmt: skip
     usage = _usage(base) if session.task == CAUSAL else _usage_of_encoder(base, TASKS[session.task], session.classes)
-    return "\n".join([*front, _MARK, f"# An adapter for {model_title(bundle)}", "", table, "", usage, ""])
+    return "\n".join([*front, _MARK, f"# An adapter for {code(short)}", "", table(rows), "", usage, ""])
+
+
+def _base(name: str, short: str) -> str:
+    hub = HubName.of(name)
+    if hub and hub.revision:
+        return f"{code(hub.id)}, commit {code(hub.revision)}"
+    return code(name if name.startswith(packaged.SCHEME) else short)
+
+
+def _scalar(text: str) -> str:
+    """As YAML, in quotes and one line."""
+    import yaml  # only of who writes a card
+
+    return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
 
 
 def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None = None) -> str:
@@ -90,13 +107,27 @@ def command_of(options: TrainingOptions, compiling: Mapping[str, object] | None 
         if field.name in ("objective_options", "optimizer_options"):
             words += [word for name, given in value.items() for word in (flag(name), _written(given))]
             continue
+        if isinstance(value, list):
+            words += [word for given in value for word in (flag(field.name), str(given))]
+            continue
         if field.name == "bundle" or field.name in _INCIDENTAL or value is None or value == plain:
             continue
         if value is False:  # of what is on or off by itself
             words.append(flag(f"no_{field.name}"))
             continue
-        words += [flag(field.name), *([] if value is True else [str(value)])]
-    return shlex.join([*words, *as_arguments(compiling or {})])
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [flag(field.name), *([] if each is True else [str(each)])]
+    return " ".join(map(_quoted, [*words, *as_arguments(compiling or {})]))
+
+
+def _quoted(word: str) -> str:
+    """For a shell and a card: home folders are ~, outside of quotes where that is how a word begins."""
+    word = without_homes(word)
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and word != "~/" else shlex.quote(word)
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return ", ".join(code(str(replace(source, path=Path(source.path.name)))) for source in sources)
 
 
 def _written(value: object) -> str:
@@ -116,41 +147,53 @@ def _losses(standing: Standing, has_perplexity: bool) -> dict[str, str]:
 
 
 def _usage_of_encoder(base: str, task: Task, classes: Sequence[str]) -> str:
-    if classes:
+    if classes and HubName.of(base):
         kind = task.auto.replace("Auto", "AutoPeft", 1)
-        code = [f"from peft import {kind}", "",
-                f'model = {kind}.from_pretrained("ADAPTER", num_labels={len(classes)})']  # fmt: skip
-    else:  # for which PEFT has no class
-        code = ["from peft import PeftModel", f"from transformers import {task.auto}", "",
-                f"base = {task.auto}.from_pretrained({base!r})",
-                'model = PeftModel.from_pretrained(base, "ADAPTER")']  # fmt: skip
-    named = ", ".join(f"{name} ({number})" for number, name in enumerate(classes))
+        lines, where = [f"from peft import {kind}", "",
+                        f'model = {kind}.from_pretrained("ADAPTER", num_labels={len(classes)})'], _ADAPTER  # fmt: skip
+    else:  # for fill-mask PEFT has no class
+        lines, where = _usage_with_base(base, task.auto, f", num_labels={len(classes)}" if classes else "")
+    named = ", ".join(f"{code(name)} ({number})" for number, name in enumerate(classes))
     are = f"The classes are {named}. " if classes else ""
-    return "\n".join([f"{are}ADAPTER is this folder:", "", "```python", *code, "```"])
+    return "\n".join([f"{are}{where}", "", "```python", *lines, "```"])
+
+
+_ADAPTER = "ADAPTER is this folder:"
+
+
+def _usage_with_base(base: str, auto: str, options: str = "") -> tuple[list[str], str]:
+    """The code for a base that PEFT does not find by itself, and what its names mean."""
+    name = title(base)
+    if HubName.of(base):
+        opened, where = f"{name!r}", _ADAPTER
+    elif name.endswith(GGUF_SUFFIX):
+        opened, where = f'"BASE", gguf_file={name!r}', f"BASE is the folder that holds {code(name)}. {_ADAPTER}"
+    else:
+        opened, where = '"BASE"', f"BASE is the folder of the base model, {code(name)}. {_ADAPTER}"
+    return [
+        "from peft import PeftModel",
+        f"from transformers import {auto}",
+        "",
+        f"base = {auto}.from_pretrained({opened}{options})",
+        'model = PeftModel.from_pretrained(base, "ADAPTER")',
+    ], where
 
 
 def _usage(base: str) -> str:
-    if base.endswith(GGUF_SUFFIX):
-        code = ["from peft import PeftModel", "from transformers import AutoModelForCausalLM", "",
-                f"base = AutoModelForCausalLM.from_pretrained({str(Path(base).parent)!r}, "
-                f"gguf_file={Path(base).name!r})",
-                'model = PeftModel.from_pretrained(base, "ADAPTER")']  # fmt: skip
+    if HubName.of(base):
+        lines, where = ["from peft import AutoPeftModelForCausalLM", "",
+                        'model = AutoPeftModelForCausalLM.from_pretrained("ADAPTER")'], _ADAPTER  # fmt: skip
     else:
-        code = ["from peft import AutoPeftModelForCausalLM", "",
-                'model = AutoPeftModelForCausalLM.from_pretrained("ADAPTER")']  # fmt: skip
+        lines, where = _usage_with_base(base, "AutoModelForCausalLM")
     return "\n".join(
         [
-            "ADAPTER is this folder:",
+            where,
             "",
             "```python",
-            *code,
+            *lines,
             "```",
             "",
             "For MLX-LM: `mebp adapter convert ADAPTER --to mlx -o OUT`; for llama.cpp: "
-            "`mebp adapter convert ADAPTER --to gguf -o OUT.gguf`.",
+            "`mebp adapter convert ADAPTER --to gguf -o OUT.gguf --base MODEL`, where MODEL is the base model.",
         ]
     )
-
-
-def _cell(value: str) -> str:
-    return value.replace("|", "\\|").replace("\n", " ")

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
+from mebp.data.sources import read_sources
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -39,7 +40,7 @@ class TrainingOptions:
     """As the command line has them; see `mebp train --help`. Raises mebp.Error for an invalid value."""
 
     bundle: Path
-    data: Path
+    data: list  # of what mebp.data.sources reads: files and folders, with their shares
     task: str | None = None
     mask_probability: float | None = None
     objective: str = SFT
@@ -90,6 +91,7 @@ class TrainingOptions:
     in_flight: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data", read_sources(self.data))
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))

@@ -30,7 +30,9 @@ def check_outputs(options: TrainingOptions) -> None:
     other runs unless `options` say so, and anything else in any case.
     """
     outputs = outputs_of(options)
-    read = {"--data": options.data, "--eval": options.eval, "--test": options.test, "--adapter": options.adapter}
+    data = {" ".join(["--data", *map(str, [source.path] if len(options.data) > 1 else [])]): source.path
+            for source in options.data}  # fmt: skip
+    read = {**data, "--eval": options.eval, "--test": options.test, "--adapter": options.adapter}
     inputs = {"the bundle": options.bundle, **read}
     for (one, path), (other, there) in combinations(outputs.items(), 2):
         if is_same(path, there):

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mebp.errors import Error, reason
 from mebp.training.log import Record
+from mebp.words import printable
 
 _PLAIN_LINES = 50  # about so many, however long the run
 _WIDE = 116  # columns; a narrower terminal has no room for every word
@@ -89,7 +90,7 @@ class BarReporter:
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(bar_width=_BAR_WIDTHS[wide]),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             console=console,
@@ -105,12 +106,12 @@ class BarReporter:
             self._bar.stop()
 
     def say(self, line: str) -> None:
-        self._bar.console.print(line, markup=False)
+        self._bar.console.print(printable(line), markup=False)
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
         shown = self._bar.tasks[self._task].fields["text"]
-        self._bar.update(self._task, text=what)
+        self._bar.update(self._task, text=printable(what))
         yield
         self._bar.update(self._task, text=shown)
 
@@ -131,7 +132,7 @@ class LineReporter:
         pass
 
     def say(self, line: str) -> None:
-        self._console.print(line, markup=False)
+        self._console.print(printable(line), markup=False)
 
     def busy(self, what: str) -> AbstractContextManager[None]:
         return nullcontext()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -9,8 +9,11 @@ from pathlib import Path
 from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
+from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
+from mebp.exporter.naming import HubName
+from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
@@ -23,8 +26,9 @@ from mebp.training.objectives import class_of
 from mebp.training.options import TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
-from mebp.training.state import saved_with
+from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
+from mebp.words import say
 
 _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
@@ -64,8 +68,7 @@ class Request:
                 f"--connect is for a device's half of a model, and {options['bundle']} is not compiled; split it first "
                 f"with mebpc --split {listed_kinds()}"
             )
-        if options["data"].is_dir():
-            options = {**find_splits(options["data"]), **{name: options[name] for name in options if name != "data"}}
+        options = {**_from_folders(read_sources(options.pop("data")), options), **options}
         training = TrainingOptions(**options)
         if training.mask_probability is not None and training.task is None and not is_bundle(training.bundle):
             raise Error(f"--mask-probability is for --task {FILL_MASK}; leave it out, or give that, too")
@@ -75,18 +78,20 @@ class Request:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
         check_installed(self.training.report_to)
         check_outputs(self.training)  # before what takes minutes
-        bundle = self._bundle(progress)
-        asked = command_of(self.training, self.compiling.given())
-        run = train(replace(self.training, bundle=bundle), callback, progress, asked)
+        bundle, model = self._bundle(progress)
+        asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
+        began = {ASKED: str(self.training.bundle), EXACT: model}
+        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            _say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
-    def _bundle(self, progress: bool) -> Path:
+    def _bundle(self, progress: bool) -> tuple[Path, str]:
+        """And what names the same model whenever it is asked for."""
         training = self.training
         if is_bundle(training.bundle):
-            return training.bundle
+            return training.bundle, str(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -105,10 +110,10 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (training.data, training.eval, training.test)):
+        for path in filter(None, (*(source.path for source in training.data), training.eval, training.test)):
             objective.check_data(path)  # what is wrong in them is told now, not in some minutes
         trained = Trained(
-            training.data,
+            told(training.data),
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
             objective.cuts_samples,
             objective.pairs_up_to,
@@ -119,28 +124,55 @@ class Request:
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
-            say = stage = _silent
+            tell = stage = _silent
             if progress:
-                stage, say = stack.enter_context(stages("starting")), _say
-            return Builder(say, stage).build(str(training.bundle), trained, self._compiling(say), also)
+                stage, tell = stack.enter_context(stages("starting")), say
+            return Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
 
-    def _compiling(self, say: Callable[[str], None]) -> CompileOptions:
+    def _model(self, tell: Callable[[str], None]) -> str:
+        """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
+        asked = str(self.training.bundle)
+        if not self.training.resume or user_path(asked).exists():
+            return asked
+        began = saved_with(self.training.state).get("model")
+        names = [HubName.of(str(began.get(key))) if isinstance(began, dict) else None for key in (ASKED, EXACT)]
+        now, (before, exact) = HubName.of(asked), names
+        if None in (now, before, exact) or not exact.is_exact or now.id != exact.id:
+            return asked
+        if now.revision not in (None, before.revision):
+            return asked  # another one, by name
+        tell(f"{asked}: commit {exact.revision}, as this run began")
+        return str(exact)
+
+    def _compiling(self, tell: Callable[[str], None]) -> CompileOptions:
         """With the budget that the run began with, where it goes on: another one may be another bundle."""
         if not (self.training.resume and self.compiling.memory_budget == AUTO):
             return self.compiling
         budget = saved_with(self.training.state).get("budget")
         if type(budget) is not int or budget <= 0:
             return self.compiling
-        say(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
+        tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
         return replace(self.compiling, memory_budget=f"{budget}B")
+
+
+def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:
+    """The sources, with what is to train on in place of a folder, and what to measure on by the options that take it.
+
+    Raises mebp.Error where several folders have such a file.
+    """
+    data, measured = [], {}
+    for source in sources:
+        found = find_splits(source.path) if source.path.is_dir() else {"data": source.path}
+        data.append(replace(source, path=found.pop("data")))
+        for option, path in found.items():
+            if option in measured and option not in given:
+                raise Error(f"{measured[option]} and {path} are both to measure on; give --{option} FILE")
+            measured[option] = path
+    return {"data": data, **measured}
 
 
 def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in kinds}
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _silent(line: str) -> None:

@@ -9,6 +9,10 @@ _RECENT = 3  # steps: one batch alone may be odd
 _MARGIN = 1.0  # nats; further above what knows nothing than batches differ
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
 @dataclass
 class Standing:
     """Travels in the state, so that a resumed run judges as if it had not stopped."""
@@ -22,9 +26,23 @@ class Standing:
 
     @classmethod
     def restored(cls, stored: object) -> "Standing":
-        """As `stored` has it; of a state that has none, a new one."""
-        known = stored if isinstance(stored, dict) else {}
-        return cls(**{name: value for name, value in known.items() if name in cls.__dataclass_fields__})
+        """As `stored` has it; of a state that has none, a new one. Raises ValueError for what no run stores."""
+        if stored is None:
+            return cls()
+        if not isinstance(stored, dict):
+            raise ValueError("a standing has names")
+        restored = cls(**{name: value for name, value in stored.items() if name in cls.__dataclass_fields__})
+        restored._check()
+        return restored
+
+    def _check(self) -> None:
+        if not isinstance(self.recent_losses, list):
+            raise ValueError("recent losses are a list")
+        for loss in (*self.recent_losses, *(each for each in (self.first_loss, self.best_loss) if each is not None)):
+            if type(loss) is not float and not _is_count(loss):
+                raise ValueError("a loss is a number")
+        if not all(map(_is_count, (self.evaluated, self.best_step, self.misses))):
+            raise ValueError("steps and misses are counted from 0")
 
     def stored(self) -> dict:
         return asdict(self)

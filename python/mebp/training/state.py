@@ -3,16 +3,22 @@
 
 import json
 import os
+import reprlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 from mebp.exporter.checkpoint import read_header
 from mebp.extension import load_runtime
+from mebp.files import open_regular
 from mebp.session import Session
 
 _FILES = ("state.bin", "state.previous.bin")
+ASKED, EXACT = "asked", "exact"  # what a run's model was called, and what names the same one whenever it is asked for
+_LARGEST_DESCRIPTION = 1 << 30  # bytes; what is kept of a rollout may have megabytes
+_STRANGERS = "was not saved by mebp train"
+_ADVICE = "choose another --state"
 
 
 @contextmanager
@@ -40,7 +46,9 @@ def saved_with(folder: Path) -> dict:
     for name in _FILES:
         with suppress(Error, KeyError, ValueError, RecursionError, OSError):
             stored = read_header(folder / name)["mebp.user"]
-            with stored.file.open("rb") as file:
+            if stored.length > _LARGEST_DESCRIPTION:
+                continue
+            with open_regular(stored.file, _ADVICE) as file:
                 file.seek(stored.offset)
                 return dict(json.loads(file.read(stored.length)))
     return {}
@@ -63,6 +71,26 @@ def pause(session: Session, folder: Path, description: dict) -> None:
     session.pause(folder, json.dumps(description).encode())
 
 
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() and len(text) <= 100 else reprlib.repr(value)
+
+
+def restoring(folder: Path) -> AbstractContextManager[None]:
+    """What a block cannot make sense of in what was saved becomes an mebp.Error."""
+    return translate_errors(f"{folder}: {_STRANGERS}", _ADVICE, (ValueError, TypeError, OverflowError))
+
+
+def records(stored: dict, name: str) -> dict:
+    """What was saved by that name; empty where nothing was. Raises ValueError where it has no names itself."""
+    found = stored.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} has no names")
+    return found
+
+
 def load(session: Session, folder: Path, description: dict) -> dict:
     """Puts the session where the state was left, and returns what was saved with it; refuses a state that was made with
     other data or options."""
@@ -72,11 +100,11 @@ def load(session: Session, folder: Path, description: dict) -> dict:
         if not isinstance(found, dict):
             raise ValueError
     except (ValueError, RecursionError) as error:
-        raise Error(f"{folder}: was not saved by mebp train; choose another --state") from error
+        raise Error(f"{folder}: {_STRANGERS}; {_ADVICE}") from error
     for option, wanted in description.items():
         if found.get(option) != wanted:
             raise Error(
-                f"{folder}: was made with {option} {found.get(option)}, not {wanted}; "
+                f"{folder}: was made with {option} {_shown(found.get(option))}, not {wanted}; "
                 "resume with the same, or start over without --resume"
             )
     return found

@@ -45,8 +45,9 @@ def verify(
     what it loses there, our errors are judged (Comparison.beyond). Gradients that the bundle projects (GaLore) are
     compared with torch's whole ones, times the projector that was found for this batch.
 
-    reference: the exported model as its Hugging Face folder or hub id, whose config.json torch builds; its weights are
-        not read. None for the config.json that travels in the bundle.
+    reference: the exported model as its Hugging Face folder, or a hub id ("OWNER/NAME@REVISION", too) that is in the
+        cache, for nothing is fetched. torch builds its config.json; its weights are not read. None for the config.json
+        that travels in the bundle.
     adapter: a PEFT folder; None for the bundle's own, whose B, which is zero, becomes random.
     seq_len: tokens of a row; None for as many as the bundle was compiled for.
     device, threads: as mebp.Session has them.
@@ -60,6 +61,7 @@ def verify(
     import torch
 
     from mebp.expert_adapters import adapted_parameters, unreached
+    from mebp.exporter.offline import offline
     from mebp.exporter.quiet import quiet
     from mebp.inspect import inspect
     from mebp.remote_adapters import factors_of
@@ -81,7 +83,7 @@ def verify(
         session.load_adapter(adapter)
     parameters = sum(weight["rows"] * weight["columns"] for weight in description["weights"])
 
-    with quiet():
+    with quiet(), offline():
         config = read_config(bundle, reference, session.task, session.classes)
         ids, labels = random_batch(session, sequence, padding=getattr(config, "pad_token_id", None))
         check_memory(bundle, parameters, ids.size * session.vocabulary)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from huggingface_hub.errors import LocalEntryNotFoundError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error
@@ -29,16 +30,31 @@ def read_config(
         raise Error(f"{bundle}: has no config.json to build the reference from; name the model with --reference")
     # Only a model that is in memory already is saved anywhere.
     named = folder if reference is None else os.fspath(reference)
-    config = resolve(named, bundle, shape_only=True, task=task).config
+    try:
+        config = resolve(named, bundle, shape_only=True, task=task).config
+    except Error as error:
+        if isinstance(error.__cause__, LocalEntryNotFoundError):
+            raise Error(
+                f"--reference {reference}: is not a folder, and not in the hub's cache; verify fetches nothing, so "
+                "download its config.json first"
+            ) from error
+        raise
     if classes:
         name_classes(config, classes)
     return config
 
 
 def build_model(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedModel:
-    """In float32, with random weights."""
+    """In float32, with random weights. Which attention computes it is chosen here and by Reference, and never by
+    `config`, whose author could name a kernel on the hub."""
     config.use_cache = False
-    return getattr(transformers, TASKS[task].auto).from_config(config, dtype=torch.float32)
+    return getattr(transformers, TASKS[task].auto).from_config(
+        config,
+        dtype=torch.float32,
+        attn_implementation="eager",
+        experts_implementation="eager",
+        trust_remote_code=False,
+    )
 
 
 def check_memory(bundle: Path, parameters: int, logits: int) -> None:

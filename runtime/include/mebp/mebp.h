@@ -79,7 +79,7 @@ typedef enum mebp_code {
 
 typedef struct mebp_error {
   mebp_code code;
-  char message[512]; /* one line, no final newline: names the thing and what to do */
+  char message[512]; /* one line of UTF-8, no final newline, safe for a terminal: names the thing and what to do */
 } mebp_error;
 
 typedef struct mebp_bundle mebp_bundle;

@@ -2,12 +2,14 @@
 #include "runtime/net/grpc/credentials.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 
 #include <ctime>
 
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include "format/readable.h"
 #include "runtime/core/files.h"
 
 namespace mebp::net {
@@ -34,6 +36,41 @@ Key readKey(const std::string &pem) {
   return Key(PEM_read_bio_PrivateKey(bioOf(pem).get(), nullptr, noPassphrase, nullptr));
 }
 
+namespace {
+struct FreeNames {
+  void operator()(GENERAL_NAMES *names) const { GENERAL_NAMES_free(names); }
+};
+using Names = std::unique_ptr<GENERAL_NAMES, FreeNames>;
+} // namespace
+
+static Names readNames(X509 *certificate) {
+  return Names(static_cast<GENERAL_NAMES *>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+}
+
+static std::string bytesOf(const ASN1_STRING *text) {
+  return {reinterpret_cast<const char *>(ASN1_STRING_get0_data(text)), static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
+// Empty where the bytes are no address's.
+static std::string addressOf(const GENERAL_NAME &name) {
+  const std::string bytes = bytesOf(name.d.iPAddress);
+  const bool isShort = bytes.size() == sizeof(in_addr);
+  char line[INET6_ADDRSTRLEN] = "";
+  if (isShort || bytes.size() == sizeof(in6_addr))
+    ::inet_ntop(isShort ? AF_INET : AF_INET6, bytes.data(), line, sizeof(line));
+  return line;
+}
+
+// gRPC ends the process where a certificate that it is given has others.
+static bool hasWholeAddresses(X509 *certificate) {
+  const Names names = readNames(certificate);
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i)
+    if (const GENERAL_NAME *name = sk_GENERAL_NAME_value(names.get(), i);
+        name->type == GEN_IPADD && addressOf(*name).empty())
+      return false;
+  return true;
+}
+
 Result<Credentials> readCredentials(const char *certificate, const char *key, const char *authority) {
   Credentials read;
   const struct {
@@ -53,6 +90,9 @@ Result<Credentials> readCredentials(const char *certificate, const char *key, co
   for (const char *path : {certificate, authority})
     if (path && !readCertificate(path == certificate ? read.certificate : read.authority))
       return failure(MEBP_CORRUPT, "%s: holds no certificate in PEM form; %s", path, howToMake);
+  if (certificate && !hasWholeAddresses(readCertificate(read.certificate).get()))
+    return failure(MEBP_CORRUPT, "%s: is for an IP address that has neither 4 bytes nor 16; make another certificate",
+                   certificate);
   if (!key)
     return read;
   Key own = readKey(read.key);
@@ -90,25 +130,18 @@ std::string dayOf(const ASN1_TIME *time) {
   return textOf("%04d-%02d-%02d", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
+// Of whoever is at the other end, whom nobody has checked yet.
 std::string namesOf(X509 *certificate) {
+  const Names all = readNames(certificate);
   std::string names;
-  auto *all = static_cast<GENERAL_NAMES *>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) {
-    const GENERAL_NAME *name = sk_GENERAL_NAME_value(all, i);
-    std::string text;
-    if (name->type == GEN_DNS) {
-      text.assign(reinterpret_cast<const char *>(ASN1_STRING_get0_data(name->d.dNSName)),
-                  static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
-    } else if (name->type == GEN_IPADD) {
-      const int size = ASN1_STRING_length(name->d.iPAddress);
-      char line[INET6_ADDRSTRLEN] = "";
-      ::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name->d.iPAddress), line, sizeof(line));
-      text = line;
-    }
+  for (int i = 0; i < sk_GENERAL_NAME_num(all.get()); ++i) {
+    const GENERAL_NAME *name = sk_GENERAL_NAME_value(all.get(), i);
+    const std::string text = name->type == GEN_DNS     ? format::readable(bytesOf(name->d.dNSName))
+                             : name->type == GEN_IPADD ? addressOf(*name)
+                                                       : "";
     if (!text.empty())
       names += (names.empty() ? "" : ", ") + text;
   }
-  GENERAL_NAMES_free(all);
   return names.empty() ? "no name" : names;
 }
 

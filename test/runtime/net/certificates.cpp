@@ -35,11 +35,11 @@ static X509 *makeCertificate(const Wish &wish, EVP_PKEY *key, X509 *issuer, EVP_
   X509_set_pubkey(made, key);
   addExtension(made, issuer, NID_basic_constraints, isAuthority ? "critical,CA:TRUE" : "CA:FALSE");
   addExtension(made, issuer, NID_subject_key_identifier, "hash");
-  if (issuer != made)
+  if (issuer != made && !wish.isForged)
     addExtension(made, issuer, NID_authority_key_identifier, "keyid");
   if (!wish.names.empty())
     addExtension(made, issuer, NID_subject_alt_name, wish.names);
-  X509_sign(made, issuerKey, EVP_sha256());
+  X509_sign(made, wish.isForged ? key : issuerKey, EVP_sha256());
   return made;
 }
 

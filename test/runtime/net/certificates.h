@@ -15,6 +15,7 @@ struct Wish {
   std::string subject = "trial";
   std::string names = "DNS:localhost,IP:127.0.0.1"; // empty: a device's, which has none
   long fromDay = -1, toDay = 1;                     // from today on
+  bool isForged = false;                            // says that it is the authority's, and is signed by itself
 };
 
 // An authority with a folder of its own, NAME.pem and NAME.key for each that it has signed, and ca.pem.

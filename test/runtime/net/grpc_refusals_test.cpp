@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include "grpc_connections.h"
@@ -13,6 +14,50 @@ namespace mebp::test {
 namespace {
 
 const Serve hangUp = [](End, const std::string &) {};
+
+// Shows its certificate to whoever connects, and whatever the certificate holds: gRPC's own server would not start.
+class TlsServer {
+public:
+  TlsServer(const std::string &certificate, const std::string &key)
+      : context(SSL_CTX_new(TLS_server_method())), listener(::socket(AF_INET, SOCK_STREAM, 0)) {
+    EXPECT_EQ(SSL_CTX_use_certificate_file(context, certificate.c_str(), SSL_FILETYPE_PEM), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM), 1);
+    sockaddr_in own = {};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(own);
+    EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr *>(&own), size), 0);
+    EXPECT_EQ(::listen(listener, 5), 0);
+    EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr *>(&own), &size), 0);
+    port = ntohs(own.sin_port);
+    thread = std::thread([this] { serve(); });
+  }
+  TlsServer(const TlsServer &) = delete;
+  ~TlsServer() {
+    ::shutdown(listener, SHUT_RDWR);
+    thread.join();
+    ::close(listener);
+    SSL_CTX_free(context);
+  }
+  std::string address() const { return "localhost:" + std::to_string(port); }
+
+private:
+  void serve() {
+    for (int connected; (connected = ::accept(listener, nullptr, nullptr)) >= 0; ::close(connected)) {
+      SSL *session = SSL_new(context);
+      SSL_set_fd(session, connected);
+      char byte;
+      if (SSL_accept(session) == 1)
+        SSL_read(session, &byte, 1); // until the other side hangs up
+      SSL_free(session);
+    }
+  }
+
+  SSL_CTX *context;
+  const int listener;
+  int port = 0;
+  std::thread thread;
+};
 
 std::string today(long plusDays) {
   const std::time_t day = std::time(nullptr) + plusDays * 86'400;
@@ -122,6 +167,25 @@ TEST_F(GrpcRefusal, TheServersNameIsAnother) {
   GrpcOptions named = GrpcOptions::device();
   named.serverName = "example.org";
   EXPECT_EQ(refusalOf(named, server.address(), MEBP_OK), "");
+}
+
+// Addresses of 0, 3, 5, 8, 15 and 17 bytes and two right ones, between names of which one commands a terminal.
+constexpr const char *oddNames = "DER:30:61:82:01:61:87:00:87:03:7f:00:00:87:05:7f:00:00:01:00:87:08:01:02:03:04:05:06:"
+                                 "07:08:87:0f:01:02:03:04:05:06:07:08:09:0a:0b:0c:0d:0e:0f:87:11:01:02:03:04:05:06:07:"
+                                 "08:09:0a:0b:0c:0d:0e:0f:10:11:87:04:c0:00:02:07:87:10:20:01:0d:b8:00:00:00:00:00:00:"
+                                 "00:00:00:00:00:01:82:08:1b:5b:32:4a:0a:ff:00:62"; // ESC [ 2 J, LF, FF, 0, b
+
+// A name that does not fit is seen before the authority's signature, so these are whoever's who listens.
+TEST_F(GrpcRefusal, AStrangersNamesAreOdd) {
+  Wish forged;
+  forged.names = oddNames;
+  forged.isForged = true;
+  trialAuthority().sign("forged_server", forged);
+  const TlsServer server(in("forged_server.pem"), in("forged_server.key"));
+  EXPECT_EQ(refusalOf(GrpcOptions::device(), server.address(), MEBP_REFUSED),
+            "the certificate of " + server.address() +
+                " is for a, 192.0.2.7, 2001:db8::1, \\x1b[2J \\xff\\x00b, not for localhost; connect by one of its "
+                "names, or make it another");
 }
 
 TEST_F(GrpcRefusal, PlainTextMeetsTls) {
@@ -257,6 +321,14 @@ TEST_F(GrpcRefusal, Files) {
   options.key = in("server.key");
   EXPECT_EQ(refusalOfOptions(options, MEBP_CORRUPT),
             in("server.key") + ": is not the key of " + in("client.pem") + "; give the two that were made together");
+  Wish odd;
+  odd.names = oddNames;
+  trialAuthority().sign("odd", odd);
+  options = GrpcOptions::signedBy(trialAuthority(), "odd");
+  const std::string line =
+      in("odd.pem") + ": is for an IP address that has neither 4 bytes nor 16; make another certificate";
+  EXPECT_EQ(refusalOfOptions(options, MEBP_CORRUPT), line);
+  EXPECT_EQ(GrpcServer(options, hangUp).error.message, line);
 }
 
 } // namespace

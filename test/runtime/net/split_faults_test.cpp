@@ -185,6 +185,28 @@ TEST_F(SplitFaults, AGreetingIsRefusedBeforeAnythingElse) {
   }
 }
 
+// It comes back and lies about what it has received.
+TEST_F(SplitFaults, ADeviceThatReceivedWhatWasNeverSentIsRefused) {
+  Device device(*this, server);
+  EXPECT_EQ(device.step(), MEBP_OK) << device.error.message;
+  device.stream.sends = [](Frame &frame) {
+    if (frame.is(FrameKind::Hello))
+      std::memset(&frame.body[offsetof(Hello, received)], 0xFF, sizeof(Hello::received));
+  };
+  device.stream.transport.close(&device.stream);
+  EXPECT_EQ(device.step(), MEBP_REFUSED);
+  EXPECT_EQ(std::string(device.error.message),
+            "the other half has received what was never sent, or lacks what is no longer kept");
+  device.stream.sends = [](Frame &) {};
+  EXPECT_EQ(device.step(), MEBP_OK) << device.error.message;
+}
+
+TEST_F(SplitFaults, TheLogShowsWhoADeviceIs) {
+  const Device device(*this, server, "a\x1b[2Jb\xff\nc");
+  ASSERT_EQ(device.code, MEBP_OK) << device.error.message;
+  EXPECT_EQ(server.lines(), std::vector<std::string>{"serves a\\x1b[2Jb\\xff c"});
+}
+
 TEST_F(SplitFaults, FramesThatComeTwiceAreTakenOnce) {
   Device device(*this, server);
   device.stream.repeats = true;

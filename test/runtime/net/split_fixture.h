@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "format/split.h"
@@ -43,12 +44,27 @@ struct TestServer {
     options.memory_limit = memoryLimit;
     options.max_sessions = maxSessions;
     options.resume_window_ms = windowMs;
+    options.log = [](void *user, mebp_log_level, const char *line) {
+      auto &server = *static_cast<TestServer *>(user);
+      std::lock_guard<std::mutex> lock(server.mutex);
+      server.said.emplace_back(line);
+    };
+    options.log_user = this;
     EXPECT_EQ(mebp_server_create(bundle, &options, &handle, nullptr), MEBP_OK);
   }
   TestServer(const TestServer &) = delete;
   ~TestServer() { mebp_server_destroy(handle); }
 
+  std::vector<std::string> lines() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return said;
+  }
+
   mebp_server *handle = nullptr;
+
+private:
+  std::mutex mutex;
+  std::vector<std::string> said;
 };
 
 // A device's stream whose frames a test may change, and whose server may be gone or another one.

@@ -10,13 +10,14 @@ import numpy as np
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.classes import Label, choose_classes, classified_lengths, load_classified, read_classified
+from mebp.data.loading import mix_datasets
 from mebp.data.token_classes import load_tagged, read_tagged, tagged_lengths
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import Measured
-from mebp.training.objectives.rows import OfRows
+from mebp.training.objectives.rows import OfRows, told_mix
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -39,24 +40,26 @@ class Classification(OfRows):
 
     @classmethod
     def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
-        return choose_classes(cls.labels_of(options.data), config)
+        return choose_classes([label for source in options.data for label in cls.labels_of(source.path)], config)
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        return classified_lengths(options.data, tokenizer, _LOOKED_AT)
+        return [length for source in options.data for length in classified_lengths(source.path, tokenizer, _LOOKED_AT)]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         if options.packing:
             raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
         self._classes = inspect(options.bundle)["model"]["classes"]
-        paths = {"train": options.data, "eval": options.eval, "test": options.test}
+        paths = {"eval": options.eval, "test": options.test}
+        parts = [self.load(source.path, tokenizer, length, self._classes) for source in options.data]
+        self.data = mix_datasets(options.data, parts)
         self.measured = {
             name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path
         }
-        self.notes = [note for data in self.measured.values() for note in data.notes]
-        self.data = self.measured.pop("train")
+        self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
         self.digest = self.data.digest
+        self.use(self.data)
 
     @classmethod
     def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
@@ -70,7 +73,7 @@ class Classification(OfRows):
 
     def summary(self, session: Session) -> str:
         samples = counted(len(self.data.rows), "sample")
-        return f"{samples} of {len(self._classes)} classes, of up to {session.max_sequence} tokens"
+        return f"{samples} of {len(self._classes)} classes, of up to {session.max_sequence} tokens{told_mix(self.data)}"
 
     @classmethod
     def measure_data(cls, session: Session, data: Dataset, stop: Callable[[], bool] = lambda: False) -> Measured | None:
@@ -100,4 +103,4 @@ class TokenClassification(Classification):
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        return tagged_lengths(options.data, tokenizer, _LOOKED_AT)
+        return [length for source in options.data for length in tagged_lengths(source.path, tokenizer, _LOOKED_AT)]

@@ -55,6 +55,9 @@ class _Episode(Kept):
     advantages: np.ndarray | None = None  # [tokens]
     returns: np.ndarray | None = None  # [length]
 
+    def tokens_of(self, name: str) -> int:
+        return self.tokens if name in ("old", "advantages") else self.length
+
 
 class Episodes(Rollouts):
     kept, writing, curve = _Episode, EpisodeOptions, ("score", "objective/scores")

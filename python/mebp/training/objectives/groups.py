@@ -153,7 +153,10 @@ class Groups(Rollouts):
 
     def restore(self, saved: dict) -> None:
         super().restore(saved)
-        self._equal = EqualGroups(*saved.get("equal", (0, 0)))
+        equal = saved.get("equal", (0, 0))
+        if not isinstance(equal, (list, tuple)) or any(type(count) is not int for count in equal):
+            raise ValueError("groups are counted")
+        self._equal = EqualGroups(*equal)
 
 
 def _metrics(results: Sequence[SequenceResult]) -> dict[str, float]:

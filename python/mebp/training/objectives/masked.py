@@ -10,7 +10,7 @@ from mebp.data.sharing import Sharing
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import vocabulary_of
-from mebp.training.objectives.rows import OfRows
+from mebp.training.objectives.rows import OfRows, told_mix
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -22,7 +22,8 @@ class Masked(OfRows):
 
     @classmethod
     def check_data(cls, path: Path) -> None:
-        read_documents(path)
+        for _ in read_documents(path):
+            pass
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
@@ -41,6 +42,7 @@ class Masked(OfRows):
             name: load_measured(path, tokenizer, length, vocabulary) for name, path in paths.items() if path
         }
         self.digest = self.data.whole.digest
+        self.use(self.data.whole)
 
     def description(self) -> Mapping[str, object]:
         return {
@@ -57,4 +59,5 @@ class Masked(OfRows):
         return (
             f"{counted(data.counted, 'token')}, of which {100 * self._probability:.3g} % are masked, in "
             f"{counted(data.samples, 'sample')} in {counted(len(data.rows), 'row')} of up to {session.max_sequence}"
+            f"{told_mix(data)}"
         )

@@ -2,7 +2,7 @@
 """Preference pairs (DPO and its relatives), with the memory of one sequence; pair_ways.py says how pairs are run."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
+from mebp.data.preferences import Preferences as Pairs
 from mebp.data.reference_file import ReferenceFile
+from mebp.data.sources import check_no_shares
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
@@ -65,8 +67,9 @@ Added = tuple[PairResult, tuple[Scored, Scored]]  # a pair's share of the loss, 
 class _Data:
     """Pairs with what the reference says of them."""
 
-    def __init__(self, path: Path, tokenizer: Tokenizer, length: int, vocabulary: int) -> None:
-        loaded = load_preferences(path, tokenizer, length, vocabulary)
+    def __init__(self, paths: Sequence[Path], tokenizer: Tokenizer, length: int, vocabulary: int) -> None:
+        parts = [load_preferences(path, tokenizer, length, vocabulary) for path in paths]
+        loaded = Pairs([pair for part in parts for pair in part.rows], [note for part in parts for note in part.notes])
         self.pairs, self.notes, self.digest = loaded.rows, loaded.notes, loaded.digest
         self.references: ReferenceFile | None = None
 
@@ -74,6 +77,11 @@ class _Data:
     def lengths(self) -> list[tuple[int, int]]:
         """Of each pair's sequences."""
         return [pair.lengths for pair in self.pairs]
+
+
+def _paths(options: TrainingOptions) -> dict[str, list[Path]]:
+    measured = {name: [path] for name, path in (("eval", options.eval), ("test", options.test)) if path}
+    return {"train": check_no_shares(options.data, f"--objective {options.objective}")} | measured
 
 
 class Preferences(Objective):
@@ -93,16 +101,15 @@ class Preferences(Objective):
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
-        paths = filter(None, (options.data, options.eval, options.test))
-        data = [load_preferences(path, tokenizer, ANY_LENGTH) for path in paths]
+        every = [path for paths in _paths(options).values() for path in paths]
+        data = [load_preferences(path, tokenizer, ANY_LENGTH) for path in every]
         return [max(pair.lengths) for each in data for pair in each.rows]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         self._formula = self.formula_of(options)
-        named = {"train": options.data, "eval": options.eval, "test": options.test}
         vocabulary = vocabulary_of(options.bundle)
-        self._data = {name: _Data(path, tokenizer, length, vocabulary) for name, path in named.items() if path}
+        self._data = {name: _Data(paths, tokenizer, length, vocabulary) for name, paths in _paths(options).items()}
         self.notes = [note for data in self._data.values() for note in data.notes]
         self.digest = self._data["train"].digest
         self._description = inspect(options.bundle)

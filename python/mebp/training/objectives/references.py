@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.cache import check_writers, make_cache_folder
 from mebp.data.reference_file import MadeFrom, ReferenceFile, open_reference
 from mebp.errors import Error
 from mebp.files import read_bytes
@@ -71,7 +72,8 @@ class Reference:
     def kept(self, data: str, lengths: Sequence[int], file: Path | None = None) -> ReferenceFile:
         """What it says of completions of these lengths, of data with this digest: in `file`, or in the cache.
 
-        In a temporary file where the cache cannot be written. Raises mebp.Error where the file is of others.
+        In a temporary file where the cache cannot be written, or everybody may write to it. Raises mebp.Error where
+        the file is of others.
         """
         bundle = sha256(read_bytes(self._bundle / "program.pb", "check the bundle")).hexdigest()
         made_from = MadeFrom(bundle, self._digest, data)
@@ -79,7 +81,10 @@ class Reference:
             return open_reference(file, made_from, lengths)
         name = sha256(repr(made_from).encode()).hexdigest()[:32] + ".safetensors"
         with suppress(Error):
-            return open_reference(cache_folder() / "references" / name, made_from, lengths)
+            make_cache_folder()
+            folder = cache_folder() / "references"
+            check_writers(folder)
+            return open_reference(folder / name, made_from, lengths)
         with tempfile.TemporaryDirectory(prefix="mebp-") as folder:  # which is mapped, and stays until it is of no use
             return open_reference(Path(folder) / name, made_from, lengths)
 

@@ -11,14 +11,16 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mebp.data.dataset import rows_of_step, steps_per_epoch
-from mebp.data.prompts import load_prompts
+from mebp.data.prompts import join_prompts, load_prompts
 from mebp.data.rollouts import Rollout, load_rollouts
+from mebp.data.sources import check_no_shares
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
@@ -47,11 +49,37 @@ class Kept(Continuation):
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
 
     @classmethod
-    def restored(cls, saved: Mapping[str, object]) -> "Kept":
-        return cls(**{
-            name: np.array(value, cls._TYPES.get(name, np.float32)) if isinstance(value, list) else value
-            for name, value in saved.items()
-        })  # fmt: skip
+    def restored(cls, saved: object) -> "Kept":
+        """Raises ValueError or TypeError for what saved() never is: a state may be a stranger's."""
+        if not isinstance(saved, dict):
+            raise ValueError("a completion has names")
+        kinds = {each.name: each.type for each in fields(cls)}
+        restored = cls(**{name: cls._value(name, kinds.get(name), value) for name, value in saved.items()})
+        if not (restored.prompt.size and restored.completion.size):
+            raise ValueError("a prompt and its completion have tokens")
+        for name, value in vars(restored).items():
+            is_beside = isinstance(value, np.ndarray) and name not in ("prompt", "completion")
+            if is_beside and len(value) != restored.tokens_of(name):
+                raise ValueError(f"{name} is of other tokens")
+        return restored
+
+    def tokens_of(self, name: str) -> int:
+        """How many an array is of, beside those of ids."""
+        return self.length
+
+    @classmethod
+    def _value(cls, name: str, kind: object, value: object) -> object:
+        if kind in (int, float):
+            if type(value) is not int and not (kind is float and type(value) is float):
+                raise ValueError(f"{name} is a number")
+            return value
+        if value is None and kind != np.ndarray:
+            return None
+        stored = cls._TYPES.get(name, np.float32)
+        known = {np.int32: (int,), bool: (bool,), np.float32: (int, float)}[stored]
+        if not isinstance(value, list) or not all(type(each) in known for each in value):
+            raise ValueError(f"{name} is a list of numbers")
+        return np.array(value, stored)
 
 
 @dataclass(frozen=True)
@@ -62,6 +90,13 @@ class Added:
     tokens: int  # that count
     seen: int  # prompts and those that do not count, too
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def _paths(options: TrainingOptions) -> list[Path]:
+    paths = check_no_shares(options.data, f"--objective {options.objective}")
+    if options.rollouts and len(paths) > 1:
+        raise Error("--rollouts is the data, and one file; leave --data out")
+    return paths
 
 
 class Rollouts(Objective):
@@ -78,8 +113,9 @@ class Rollouts(Objective):
         timeout = TIMEOUT if options.reward_timeout is None else options.reward_timeout
         self._rewards = load_rewards(options.reward, timeout, lambda: self.stop()) if options.reward else None
         read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
-        self._handed = load_rollouts(options.data, **read, least=least) if options.rollouts else None
-        self._prompts = None if self._handed else load_prompts(options.data, **read)
+        paths = _paths(options)
+        self._handed = load_rollouts(paths[0], **read, least=least) if options.rollouts else None
+        self._prompts = None if self._handed else join_prompts([load_prompts(path, **read) for path in paths])
         self._eval = load_prompts(options.eval, **read) if options.eval else None
         self._given = self._handed or self._prompts
         self.digest = self._given.digest
@@ -101,10 +137,10 @@ class Rollouts(Objective):
         prompts = [options.eval] if options.eval else []
         lengths = []
         if options.rollouts:
-            rows = load_rollouts(options.data, tokenizer, ANY_LENGTH, least=1).rows
+            rows = load_rollouts(_paths(options)[0], tokenizer, ANY_LENGTH, least=1).rows
             lengths = [len(row.prompt.ids) + max(len(each.ids) for each in row.completions) for row in rows]
         else:
-            prompts.append(options.data)
+            prompts += _paths(options)
         read = [load_prompts(path, tokenizer, ANY_LENGTH).rows for path in prompts]
         return lengths + [len(prompt.ids) + room for rows in read for prompt in rows]
 
@@ -179,6 +215,8 @@ class Rollouts(Objective):
                 self._current = self._keep(session, self._write(rollout))
             except StoppedError:
                 return None
+        elif not self._current:
+            raise Error("the state does not have the rollout that this update is of; start over without --resume")
         added = self._add(session, rollout, update)
         result = session.apply()
         if update + 1 == self._updates and (rollout + 1) % self._rollouts_per_epoch == 0:
@@ -251,5 +289,10 @@ class Rollouts(Objective):
         return {"outcome": self._outcome, "rollout": kept}
 
     def restore(self, saved: dict) -> None:
-        self._outcome = saved.get("outcome", {})
-        self._current = [self.kept.restored(entry) for entry in saved.get("rollout", [])]
+        outcome, rollout = saved.get("outcome", {}), saved.get("rollout", [])
+        if not isinstance(outcome, dict) or any(type(value) not in (int, float) for value in outcome.values()):
+            raise ValueError("an outcome has names, and numbers")
+        if not isinstance(rollout, list):
+            raise ValueError("a rollout is a list")
+        self._outcome = {name: value for name, value in outcome.items() if name in self.metrics}
+        self._current = [self.kept.restored(entry) for entry in rollout]

@@ -5,12 +5,27 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
+
+from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.masking import MaskedText
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
 from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.words import counted, listed
+
+Batches = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]
+
+
+def told_mix(data: Dataset) -> str:
+    """What an epoch takes of each source, in a few words; nothing of one."""
+    mix = data.mix
+    if mix is None:
+        return ""
+    parts = (f"{name} {100 * taken / mix.total:.3g} %" for name, taken in zip(mix.names, mix.taken, strict=True))
+    return f"; an epoch takes {counted(mix.total, 'row')}, {listed(list(parts), 'and')}"
 
 
 class OfRows(Objective):
@@ -39,7 +54,42 @@ class OfRows(Objective):
     def step(self, session: Session, number: int) -> Step:
         options = self.options
         batches = self.data.step_batches(number, session.max_batch, options.accumulate, options.seed)
-        return Step(session.step(*batches), sum(ids.size for ids in batches[0]))
+        losses = self._losses_by_source(session, number, batches)
+        result = session.step(*batches)
+        return Step(result, sum(ids.size for ids in batches[0]), losses(result.loss))
+
+    def use(self, data: Dataset) -> None:
+        """Says which losses are logged: with several sources, that of each."""
+        if data.mix is not None:
+            self.metrics = (*self.metrics, *(f"loss/{name}" for name in data.mix.names))
+
+    def _losses_by_source(self, session: Session, number: int, batches: Batches) -> Callable[[float], dict[str, float]]:
+        """The loss of each source in a step, before its update, once the loss of the whole step is known.
+
+        All are measured but that of the source with the most labels, which is what is left of the whole.
+        """
+        data = self.data.whole if isinstance(self.data, MaskedText) else self.data
+        if data.mix is None:
+            return lambda whole: {}
+        options, names = self.options, data.mix.names
+        sources = data.mix.sources(data.rows_of_step(number, session.max_batch * options.accumulate, options.seed))
+        ids, labels, starts = batches
+        shift = data.rows[0].shift
+        counts = np.concatenate([np.count_nonzero(each[:, shift:] != IGNORED_LABEL, axis=1) for each in labels])
+        totals = np.bincount(sources, counts, len(names))
+        largest, sums = int(np.argmax(totals)), np.zeros(len(names))
+        for batch, first in enumerate(np.cumsum([0, *(len(each) for each in ids[:-1])])):
+            own = sources[first : first + len(ids[batch])]
+            for source in np.unique(own[own != largest]):
+                rows = own == source
+                arrays = [ids[batch][rows], labels[batch][rows], None if starts is None else starts[batch][rows]]
+                sums[source] += session.loss(*arrays) * counts[first : first + len(own)][rows].sum()
+
+        def found(whole: float) -> dict[str, float]:
+            sums[largest] = whole * totals.sum() - sums.sum()
+            return {f"loss/{name}": sums[index] / totals[index] for index, name in enumerate(names) if totals[index]}
+
+        return found
 
     def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:
         return self.measure_data(session, self.measured[which], stop)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
-from mebp.data.loading import has_samples, sample_lengths
-from mebp.data.reading import read_samples
+from mebp.data.loading import check_samples, has_samples, load_mixed, sample_lengths
 from mebp.data.sharing import Sharing
+from mebp.data.sources import told
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-from mebp.training.objectives.rows import OfRows
+from mebp.training.objectives.rows import OfRows, told_mix
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -25,11 +25,13 @@ class Supervised(OfRows):
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        return sample_lengths(options.data, tokenizer, _LOOKED_AT)
+        found = [sample_lengths(source.path, tokenizer, _LOOKED_AT) for source in options.data]
+        lengths = [length for each in found for length in each or ()]
+        return lengths or None
 
     @classmethod
     def check_data(cls, path: Path) -> None:
-        read_samples(path)
+        check_samples(path)
 
     @classmethod
     def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
@@ -38,29 +40,29 @@ class Supervised(OfRows):
 
     @classmethod
     def packs(cls, options: TrainingOptions) -> bool | None:
-        return options.packing if has_samples(options.data) else False
+        return options.packing if _have_samples(options) else False
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         sharing = self._sharing()
 
-        def load(path: Path) -> Dataset:
-            return load_dataset(path, tokenizer, length, sharing)
-
-        self.data = load(options.data)
+        self.data = load_mixed(options.data, tokenizer, length, sharing)
         named = {"eval": options.eval, "test": options.test}
-        self.measured = {name: load(path) for name, path in named.items() if path}
+        self.measured = {name: load_dataset(path, tokenizer, length, sharing) for name, path in named.items() if path}
         self.digest = self.data.digest
+        self.use(self.data)
         self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
-        if options.packing is not None and not has_samples(options.data):
-            self.notes.append(f"{options.data}: text fills whole rows in any case, with --packing or --no-packing")
+        if options.packing is not None and not _have_samples(options):
+            self.notes.append(
+                f"{told(options.data)}: text fills whole rows in any case, with --packing or --no-packing"
+            )
 
     def _sharing(self) -> Sharing | None:
         options = self.options
         if options.packing is False:
             return None
         if not inspect(options.bundle)["manifest"].get("options", {}).get("packing"):
-            if options.packing and has_samples(options.data):
+            if options.packing and _have_samples(options):
                 raise Error(
                     f"--packing puts several samples into a row, which {options.bundle} was compiled without; compile "
                     "it with --packing, or leave --packing out"
@@ -76,5 +78,9 @@ class Supervised(OfRows):
         of = "" if data.samples is None else f"{counted(data.samples, 'sample')} in "
         return (
             f"{counted(data.counted, 'token')} to predict in {of}{counted(len(data.rows), 'row')} of up to "
-            f"{session.max_sequence}"
+            f"{session.max_sequence}{told_mix(data)}"
         )
+
+
+def _have_samples(options: TrainingOptions) -> bool:
+    return any(has_samples(source.path) for source in options.data)

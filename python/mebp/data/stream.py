@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of data from its beginning to its end, a little at a time: it may be larger than the memory."""
+
+import codecs
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from mebp.errors import Error, translate_errors
+from mebp.files import file_version
+
+WANTED = "write one object a line, or one array of objects"
+_BLOCK = 1 << 16  # bytes that are read at once, and in which the beginning of a file tells what it is
+_BLANK = re.compile(r"[ \t\r\n]*")
+_MARK = codecs.BOM_UTF8  # that some editors put first
+_UNSURE = 16  # characters; JSON that is cut off is wrong at most so far before its end
+
+
+class DataFile:
+    """The text of an open file, in UTF-8; each of its methods reads it, so that one of them can be called once."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self._file = path, file
+        self.head = file.peek(_BLOCK)[:_BLOCK].removeprefix(_MARK).decode(errors="replace")
+
+    def blocks(self) -> Iterator[str]:
+        """The text in parts of 64 KiB."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        offset, line = 0, 1
+        while True:
+            content = self._file.read(_BLOCK)
+            held = len(decoder.getstate()[0])  # bytes of a character that the last part has cut
+            try:
+                text = decoder.decode(content, final=not content)
+            except UnicodeDecodeError as error:
+                number = line + error.object.count(b"\n", 0, error.start)
+                raise self._not_text(number, offset - held + error.start) from error
+            yield text if offset else text.removeprefix("\ufeff")
+            if not content:
+                return
+            offset += len(content)
+            line += content.count(b"\n")
+
+    def text(self) -> str:
+        return "".join(self.blocks())
+
+    def entries(self) -> Iterator[tuple[int, object]]:
+        """Each value of JSON, with the line that it begins in; raises mebp.Error for what is not JSON."""
+        begin = self.head.lstrip()
+        if begin.startswith("["):
+            yield from _Array(self.path, self.blocks()).entries()
+        elif re.match(r"\{[ \t\r]*\n", begin):  # one object, spread over lines
+            text = self.text()
+            yield 1 + text[: text.index("{")].count("\n"), self._parse(1, text)
+        else:
+            yield from ((number, self._parse(number, line)) for number, line in self._lines())
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """Those that are not blank. str.splitlines would also split at separators that JSON allows within a string."""
+        offset = 0
+        for number, content in enumerate(self._file, 1):
+            try:
+                line = content.decode()
+            except UnicodeDecodeError as error:
+                raise self._not_text(number, offset + error.start) from error
+            line = line if offset else line.removeprefix("\ufeff")
+            if line.strip():
+                yield number, line.removesuffix("\n")
+            offset += len(content)
+
+    def _parse(self, first_line: int, text: str) -> object:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise _not_json(self.path, first_line + error.lineno - 1, error.msg, error.colno) from error
+        except (ValueError, RecursionError) as error:
+            raise Error(f"{self.path}:{first_line}: is not JSON ({_too_much(error)}); {WANTED}") from error
+
+    def _not_text(self, line: int, offset: int) -> Error:
+        return Error(f"{self.path}:{line}: is not UTF-8 at byte {offset} of the file; convert it")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[DataFile]:
+    """Raises mebp.Error, too, where the file changes meanwhile: what was read may be half of one version."""
+    with translate_errors(f"{path}: cannot be read", "check the path"), path.open("rb", buffering=_BLOCK) as file:
+        before = os.fstat(file.fileno())
+        yield DataFile(path, file)
+        after = os.fstat(file.fileno())
+    if stat.S_ISREG(before.st_mode) and file_version(before) != file_version(after):
+        raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
+
+
+def _not_json(path: Path, line: int, what: str, column: int) -> Error:
+    return Error(f"{path}:{line}: is not JSON ({what}, column {column}); {WANTED}")
+
+
+def _too_much(error: Exception) -> str:
+    """Where Python reads no further, in our words."""
+    return "nested too deep" if isinstance(error, RecursionError) else "a number of thousands of digits"
+
+
+class _Array:
+    """The entries of one array, of which no more is held than the entry that is being read."""
+
+    def __init__(self, path: Path, blocks: Iterator[str]) -> None:
+        self._path, self._blocks = path, blocks
+        self._text, self._position = "", 0
+        self._line, self._column = 1, 0  # of the text's first character; columns are counted from 0
+        self._ended = False
+
+    def entries(self) -> Iterator[tuple[int, object]]:
+        self._next()
+        self._position += 1  # "["
+        if self._next() == "]":
+            self._position += 1
+        else:
+            yield from self._values()
+        if self._next():
+            raise self._wrong("Extra data", self._position)
+
+    def _values(self) -> Iterator[tuple[int, object]]:
+        while True:
+            self._next()
+            self._drop()
+            yield self._line, self._value()
+            character = self._next()
+            if character not in (",", "]"):
+                raise self._wrong("Expecting ',' delimiter", self._position)
+            self._position += 1
+            if character == "]":
+                return
+
+    def _next(self) -> str:
+        """The next character that is not blank, which stays; empty at the end."""
+        while True:
+            self._position = _BLANK.match(self._text, self._position).end()
+            if self._position < len(self._text):
+                return self._text[self._position]
+            if not self._read_more():
+                return ""
+
+    def _value(self) -> object:
+        decoder = json.JSONDecoder()
+        while True:
+            try:
+                value, end = decoder.raw_decode(self._text, self._position)
+                if end < len(self._text) or not self._read_more():  # a number may go on
+                    self._position = end
+                    return value
+            except json.JSONDecodeError as error:
+                near = error.pos >= len(self._text) - _UNSURE or error.msg.startswith("Unterminated string")
+                if not near or not self._read_more():
+                    raise self._wrong(error.msg, error.pos) from error
+            except (ValueError, RecursionError) as error:
+                raise Error(f"{self._path}:{self._line}: is not JSON ({_too_much(error)}); {WANTED}") from error
+
+    def _read_more(self) -> bool:
+        """As much again as is there, so that a long entry is not looked at too often."""
+        parts, wanted = [], max(1, len(self._text) - self._position)
+        for block in self._blocks:
+            parts.append(block)
+            wanted -= len(block)
+            if wanted <= 0:
+                break
+        self._text += "".join(parts)
+        return any(parts)
+
+    def _drop(self) -> None:
+        """Forgets what was read."""
+        self._line, self._column = self._place(self._position)
+        self._text, self._position = self._text[self._position :], 0
+
+    def _place(self, position: int) -> tuple[int, int]:
+        lines = self._text.count("\n", 0, position)
+        if lines:
+            return self._line + lines, position - self._text.rindex("\n", 0, position) - 1
+        return self._line, self._column + position
+
+    def _wrong(self, what: str, position: int) -> Error:
+        line, column = self._place(position)
+        return _not_json(self._path, line, what, column + 1)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of a GGUF file that are not what they have to be: each refusal names the file and the key."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mebp.errors import Error
+from mebp.gguf.source import unpack_gguf
+from support.gguf_files import Array, Raw, Tensor
+from support.gguf_models import decoder
+
+LLAMA = decoder("llama")
+EMBEDDING = "token_embd.weight"
+WHOLE = "which is not a whole number from 1 to 2147483647"
+LONG = Array("u8", [1] * 100)
+KEYS = [
+    ("general.architecture", ("u32", 3), "'general.architecture' is 3, which is not a text"),
+    ("general.type", LONG, "'general.type' is [1, 1, 1, 1, 1, 1, ...], which is not a text"),
+    ("general.alignment", ("i32", -32), "'general.alignment' is -32, which is not a power of two"),
+    ("llama.block_count", ("f32", 1.0), f"'llama.block_count' is 1.0, {WHOLE}"),
+    ("llama.context_length", ("u64", 1 << 63), f"'llama.context_length' is 9223372036854775808, {WHOLE}"),
+    ("llama.attention.head_count", Array("u32", [2]), f"'llama.attention.head_count' is [2], {WHOLE}"),
+    ("llama.attention.head_count_kv", ("bool", 1), f"'llama.attention.head_count_kv' is True, {WHOLE}"),
+    ("llama.attention.layer_norm_rms_epsilon", ("f32", float("nan")),
+     "'llama.attention.layer_norm_rms_epsilon' is nan, which is not a number from 0 on"),
+    ("llama.rope.freq_base", ("f32", 0.0), "'llama.rope.freq_base' is 0.0, which is not a number from 1 on"),
+    ("llama.embedding_length", ("u32", 64),
+     "'llama.embedding_length' is 64, and tensor 'token_embd.weight' has rows of 32"),
+    ("llama.attention.key_length", ("u32", 1 << 20), "'llama.attention.key_length' and 'llama.rope.dimension_count' "
+     "make heads of 1048576 with positions in 16, which cannot be"),
+    ("tokenizer.ggml.tokens", "text", "'tokenizer.ggml.tokens' is 'text', which is not a list of texts"),
+    ("tokenizer.ggml.token_type", Array("i32", [3]), "'tokenizer.ggml.token_type' has 1 entries for 300 tokens"),
+    ("tokenizer.ggml.merges", Array("u8", [3]), "'tokenizer.ggml.merges' is [3], which is not a list of texts"),
+    ("tokenizer.ggml.pre", Array("string", ["a"]), "'tokenizer.ggml.pre' is ['a'], which is not a text"),
+    ("tokenizer.ggml.eos_token_id", ("i32", -1),
+     "'tokenizer.ggml.eos_token_id' is -1, which is not a whole number from 0 to 299"),
+    ("tokenizer.ggml.add_bos_token", ("u32", 1), "'tokenizer.ggml.add_bos_token' is 1, which is not true or false"),
+    ("tokenizer.chat_template", ("u32", 1), "'tokenizer.chat_template' is 1, which is not a text"),
+    ("any", Raw(b"\x63\0\0\0"), "'any' has the unknown type 99"),
+    ("any", Array("array", [Array("u8", [1])]), "'any' has the unknown type 9"),
+]  # fmt: skip
+
+
+def refusal(content: bytes, folder: Path) -> str:
+    file = folder / "model.gguf"
+    file.write_bytes(content)
+    with pytest.raises(Error) as caught:
+        unpack_gguf(file, folder / "unpacked")
+    line = str(caught.value)
+    assert line.startswith(f"{file}: ")
+    return line.removeprefix(f"{file}: ")
+
+
+@pytest.mark.parametrize(("key", "value", "said"), KEYS)
+def test_values_that_cannot_be(key, value, said, tmp_path):
+    assert refusal(LLAMA.with_key(key, value).bytes(), tmp_path) == f"{said}; download it again"
+
+
+@pytest.mark.parametrize("key", ["general.architecture", "llama.block_count", "tokenizer.ggml.tokens"])
+def test_keys_that_are_missing(key, tmp_path):
+    assert refusal(LLAMA.without(key).bytes(), tmp_path) == f"lacks '{key}'; download it again"
+
+
+def test_keys_that_are_there_twice(tmp_path):
+    twice = replace(LLAMA, keys=[*LLAMA.keys, ("general.name", "other")])
+    assert refusal(twice.bytes(), tmp_path) == "has 'general.name' twice; download it again"
+
+
+def test_names_and_numbers_that_no_model_has(tmp_path):
+    content = LLAMA.with_key("a" * 300, ("u8", 1)).bytes()
+    assert re.fullmatch("has a name of 300 bytes at byte [0-9]+, and 256 are read at most; download it again",
+                        refusal(content, tmp_path))  # fmt: skip
+    many = LLAMA.with_key("any", Array("u8", [0] * (9 << 20)))
+    assert refusal(many.bytes(), tmp_path) == (
+        "its header promises 9,437,785 entries or bytes where 8,388,608 are read at most; download it again"
+    )
+
+
+def test_layers_that_are_not_in_the_file(tmp_path):
+    assert refusal(LLAMA.with_key("llama.block_count", ("u32", 1 << 30)).bytes(), tmp_path) == (
+        "'llama.block_count' is 1073741824, and the file has tensors of 1 layers; give a file with the whole model"
+    )
+
+
+def with_tensor(which: str, **fields: object) -> bytes:
+    tensors = [replace(each, **fields) if each.name == which else each for each in LLAMA.tensors]
+    return replace(LLAMA, tensors=tensors).bytes()
+
+
+def test_tensors_in_the_same_bytes(tmp_path):
+    """Else a small file could ask for any number of copies of one tensor."""
+    place = 300 * 34  # behind the embedding
+    assert refusal(with_tensor("blk.0.attn_v.weight", offset=place), tmp_path) == (
+        "tensors 'blk.0.attn_v.weight' and 'output_norm.weight' lie in the same bytes; download it again"
+    )
+
+
+def test_tensors_of_no_values(tmp_path):
+    assert refusal(with_tensor("output_norm.weight", shape=(0,)), tmp_path) == (
+        "tensor 'output_norm.weight' has the impossible shape [0]; download it again"
+    )
+    assert refusal(with_tensor("output_norm.weight", content=b"\xff" * 128), tmp_path) == (
+        "tensor 'output_norm.weight' has values that are not finite; download it again"
+    )
+    assert refusal(with_tensor(EMBEDDING, name="rope_freqs.weight"), tmp_path) == (
+        f"has no matrix '{EMBEDDING}'; give the file of a whole model"
+    )
+
+
+@pytest.mark.parametrize("factors", [(8,), (9,), (300, 32)])
+def test_factors_of_other_positions(factors, tmp_path):
+    tensors = [*LLAMA.tensors, Tensor("rope_freqs.weight", factors)]  # zeros
+    assert refusal(replace(LLAMA, tensors=tensors).bytes(), tmp_path) == (
+        "has factors of positions (rope_freqs.weight) that are not those of Llama 3; export the model's Hugging Face "
+        "folder"
+    )
