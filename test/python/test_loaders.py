@@ -4,9 +4,12 @@
 import ast
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from mebp.exporter import finding
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("python", "bench", "scripts", "examples", "docs", "packages", "test/support")
@@ -116,6 +119,12 @@ def test_what_does_not_is_not_found() -> None:
     weights = "AutoModelForCausalLM.from_pretrained(p, trust_remote_code=False, use_safetensors=True)"
     assert list(problems_of(f"np.load(p); AutoConfig.from_pretrained(p, trust_remote_code=False); {weights}")) == []
     assert list(problems_of("PeftModel.from_pretrained(base, p)")) == []
+
+
+@pytest.mark.parametrize("file", ["model.bin", "pytorch_model.bin", "adapter_model.bin", "evil.py", "model.pkl", "a.pt",
+                                  "a.pth", "a.ckpt", "a.npz", "tf_model.h5", "model.msgpack", "a.so"])  # fmt: skip
+def test_no_code_and_no_pickle_is_fetched(file: str) -> None:
+    assert not any(fnmatch(file, pattern) for pattern in (*finding._HUB_WEIGHTS, *finding._HUB_REST))
 
 
 def test_transformers_reads_settings_and_tokenizers_alone() -> None:
