@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys of a GGUF file that are not what they have to be: each refusal names the file and the key."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mebp.errors import Error
+from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from support.gguf_files import Array, Raw, Tensor
 from support.gguf_models import decoder
@@ -117,3 +119,42 @@ def test_factors_of_other_positions(factors, tmp_path):
         "has factors of positions (rope_freqs.weight) that are not those of Llama 3; export the model's Hugging Face "
         "folder"
     )
+
+
+CONFIG = {"model_type": "llama", "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 1,
+          "intermediate_size": 64, "num_attention_heads": 2, "rms_norm_eps": 1e-5, "vocab_size": 3}  # fmt: skip
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+TOKENIZER = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "pre_tokenizer": BYTES}
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokenizer", "said"),
+    [
+        ({"model_type": ["llama"]}, {}, "config.json: model type ['llama'] cannot be written as GGUF here; "),
+        ({"vocab_size": 1 << 31}, {}, "config.json: vocab_size is 2147483648, and no model has more than 16777216 "),
+        ({"num_attention_heads": 0}, {}, "config.json: has a field that is not as transformers writes it ("),
+        ({"rope_parameters": [1]}, {}, "config.json: has a field that is not as transformers writes it ("),
+        ({"hidden_size": -32}, {}, "config.json: has -32 for llama.cpp's 'embedding_length', which GGUF cannot hold; "),
+        ({"head_dim": "x"}, {}, "config.json: has a field that is not as transformers writes it ("),
+        ({}, {"model": [1]}, "tokenizer.json: is not as tokenizers writes it ("),
+        ({}, {"added_tokens": [3]}, "tokenizer.json: is not as tokenizers writes it ("),
+        (
+            {},
+            {"model": {**TOKENIZER["model"], "vocab": {"a": "0"}}},
+            "tokenizer.json: is not as tokenizers writes it (",
+        ),
+    ],
+)
+def test_folders_that_cannot_be_written_as_gguf(fields, tokenizer, said, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | fields))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER | tokenizer))
+    with pytest.raises(Error) as caught:
+        ModelWriter(tmp_path, {"model.embed_tokens.weight": (3, 32)}, "f32")
+    advice = "there is llama" if "model_type" in fields else "; export and compile the model again"
+    assert str(caught.value).startswith(f"{tmp_path}/{said}") and advice in str(caught.value)
+
+
+def test_a_folder_that_can_be_written_as_gguf(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    assert ModelWriter(tmp_path, {"model.embed_tokens.weight": (3, 32)}, "f32").bytes == 3 * 32 * 4

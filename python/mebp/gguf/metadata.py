@@ -20,7 +20,7 @@ _DECODER = {
     "attention.head_count": "num_attention_heads",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
 }
-EMBEDDING = "token_embd.weight"
+_EMBEDDING = "token_embd.weight"
 _WIDEST_HEAD = 1 << 16
 _DAMAGED = "download it again"
 _GPT2 = {
@@ -85,7 +85,7 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
     }  # fmt: skip
     if found[names["embedding_length"]] != columns:
         raise Error(f"{container.path}: '{name}.embedding_length' is {found[names['embedding_length']]}, and tensor "
-                    f"'{EMBEDDING}' has rows of {columns}; {_DAMAGED}")  # fmt: skip
+                    f"'{_EMBEDDING}' has rows of {columns}; {_DAMAGED}")  # fmt: skip
     _check_blocks(container, f"{name}.block_count", found[names["block_count"]], shapes)
     if name == "gpt2":
         return {**found, "n_inner": whole("feed_forward_length")}
@@ -115,9 +115,9 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
 
 def _embedding(container: Container, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
     """Its rows and columns."""
-    shape = shapes.get(EMBEDDING, ())
+    shape = shapes.get(_EMBEDDING, ())
     if len(shape) != 2:
-        raise Error(f"{container.path}: has no matrix '{EMBEDDING}'; give the file of a whole model")
+        raise Error(f"{container.path}: has no matrix '{_EMBEDDING}'; give the file of a whole model")
     return shape
 
 

@@ -13,11 +13,12 @@ from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES
 from mebp.gguf.architectures import architecture_of
-from mebp.gguf.metadata import EMBEDDING, model_metadata, rope_factors
+from mebp.gguf.metadata import model_metadata, rope_factors
 from mebp.gguf.vocabulary import chat_template, vocabulary
 from mebp.tensor_file import relative_norm
 
 _LARGEST_F32 = 3.4e38
+_MOST_WORDS = 1 << 24
 _ADVICE = "export and compile the model again"
 # What is raised where something is missing, or of another type.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -73,16 +74,14 @@ class ModelWriter:
         return roundings
 
     def _check_metadata(self, file: Path) -> None:
-        """Numbers are those that GGUF can hold, and there are as many tokens as rows of the embedding."""
+        """Numbers are those that GGUF can hold, and there are no more tokens than a model has."""
         for key, value in self._metadata.items():
             is_right = 0 <= value < 1 << 32 if type(value) is int else type(value) is str or _is_finite(value)
             if not is_right:
                 raise Error(f"{file}: has {reprlib.repr(value)} for llama.cpp's '{key}', which GGUF cannot hold; "
                             f"{_ADVICE}")  # fmt: skip
-        rows = next((self._shapes[name][0] for name, theirs in self._names.items() if theirs == EMBEDDING), None)
-        words = self._metadata["vocab_size"]
-        if rows != words:
-            raise Error(f"{file}: vocab_size is {words}, and the embedding has {rows} rows; {_ADVICE}")
+        if type(words := self._metadata["vocab_size"]) is not int or words > _MOST_WORDS:
+            raise Error(f"{file}: vocab_size is {words}, and no model has more than {_MOST_WORDS} tokens; {_ADVICE}")
 
     def _name(self, file: Path, name: str) -> str:
         module, _, parameter = name.rpartition(".")
