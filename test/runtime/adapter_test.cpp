@@ -105,8 +105,9 @@ TEST_F(AdapterTest, NamesTheCommitOfItsBase) {
     EXPECT_NE(settings.find(part), std::string::npos) << part << " in " << settings;
   };
   expect("owner/name@" + commit, "owner/name", "\"" + commit + "\"");
-  for (const std::string &name : {std::string("owner/name"), "/models/a@" + commit, "./a@" + commit, "a@main",
-                                  "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
+  for (const std::string &name :
+       std::vector<std::string>{"owner/name", "/models/a@" + commit, "./a@" + commit, "a@main",
+                                "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
     expect(name, name, "null");
 }
 
