@@ -198,7 +198,10 @@ def test_page_shows_what_other_budgets_buy(bundles, tmp_path, capsys):
     row = next(row for row in reversed(_Page(shown).rows) if len(row) == 5 and row[2].startswith("whole"))
     assert row[0] == f"{last['peak_bytes'] / 1e6:.2f}" and row[4] == last["kept_values"] != ""
     capsys.readouterr()
-    for content in ("{}", "[]", '{"frontier": [{"peak_bytes": 1}]}', "no JSON"):
+    odd = [{key: 7} for key in ("spill", "kept_values")] + [{key: "7"} for key in ("chunk", "kept_bytes", "peak_bytes")]
+    odd += [{"seconds": 0}, {"seconds": float("nan")}, {"peak_bytes": -1}, {"chunk": [8]}, {"kept_values": None}]
+    changed = [json.dumps({"frontier": [points[0] | each]}) for each in odd]
+    for content in ("{}", "[]", '{"frontier": [{"peak_bytes": 1}]}', "no JSON", "[" * 100_000, *changed):
         plans.write_text(content)
         assert refusal(capsys, bundles["kept"], "--html", page, "--frontier", plans) == (
             f"mebp: --frontier {plans}: is not what mebpc --frontier --plan-json FILE writes"

@@ -106,8 +106,8 @@ TEST_F(AdapterTest, NamesTheCommitOfItsBase) {
   };
   expect("owner/name@" + commit, "owner/name", "\"" + commit + "\"");
   for (const std::string &name :
-       {std::string("owner/name"), "/models/a@" + commit, "./a@" + commit, std::string("a@main"),
-        "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
+       std::vector<std::string>{"owner/name", "/models/a@" + commit, "./a@" + commit, "a@main",
+                                "owner/name@" + commit.substr(1), "owner/name@" + commit.substr(1) + "g"})
     expect(name, name, "null");
 }
 

@@ -12,18 +12,28 @@ from mebp.tables import megabytes
 
 WIDTH, HEIGHT = 960, 320
 LEFT, RIGHT, TOP, BOTTOM = 44, 20, 28, 44
-_KEYS = ("peak_bytes", "seconds", "chunk", "checkpoint_spacing", "spill", "kept_bytes", "kept_values")
+_KEYS = {
+    "peak_bytes": (int, float),
+    "seconds": (int, float),
+    "chunk": (int,),
+    "checkpoint_spacing": (int,),
+    "spill": (str,),
+    "kept_bytes": (int,),
+    "kept_values": (str,),
+}
 
 
 def read_frontier(path: Path) -> list[dict]:
     """The points of what `mebpc --frontier --plan-json FILE` wrote. Raises mebp.Error where it is no such file."""
     try:
         points = json.loads(path.read_text(encoding="utf-8"))["frontier"]
-        if not points or any(key not in point for point in points for key in _KEYS):
+        if not points or not all(type(point[key]) in kinds for point in points for key, kinds in _KEYS.items()):
             raise KeyError
+        if not all(0 < point[key] < math.inf for point in points for key in ("peak_bytes", "seconds")):
+            raise ValueError
     except OSError as error:
         raise Error(f"--frontier {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Error(f"--frontier {path}: is not what mebpc --frontier --plan-json FILE writes") from None
     return points
 
