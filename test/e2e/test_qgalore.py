@@ -12,6 +12,7 @@ import torch
 from safetensors.numpy import load_file
 
 import mebp
+from mebp.exporter.checkpoint import read_header
 from mebp.inspect import inspect
 from mebp.tools import find_tool
 from mebp.verification.comparison import relative_error
@@ -69,12 +70,12 @@ def test_a_state_s_counts_lead_nowhere(tmp_path):
     counts = {key: value for key, value in saved(session, tmp_path).items() if key.endswith("/subspace.period")}
     path = tmp_path / "saved" / "state.bin"
     name, whole = min(counts), path.read_bytes()
-    before = counts[name].tobytes()
-    place = whole.index(before)
+    stored = read_header(path)[name]
+    after = stored.offset + stored.length
     for index, value in [(2, -(1 << 40)), (2, 6), (0, -1), (1, -1), (3, -1)]:
         odd = counts[name].copy()
         odd[0, index] = value
-        changed = whole[:place] + odd.tobytes() + whole[place + len(before) : -4]
+        changed = whole[: stored.offset] + odd.tobytes() + whole[after:-4]
         path.write_bytes(changed + zlib.crc32(changed).to_bytes(4, "little"))
         with pytest.raises(mebp.Error) as caught:
             session.load_state(tmp_path / "saved")
