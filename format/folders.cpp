@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -51,10 +50,33 @@ int listFolder(const std::string &folder, std::vector<std::string> &out) {
   return reason;
 }
 
-// With all that is in it; links are removed, not followed.
+// With all that is in it; links are removed, not followed, and neither is one that takes a folder's place meanwhile:
+// each name is looked for in the folder that was opened. What is written here is a folder deep, so that deeper ones are
+// not ours, and stay.
+static void removeBelow(int folder, const char *name, int depth) {
+  const int opened = ::openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  DIR *listed = opened >= 0 && depth > 0 ? ::fdopendir(opened) : nullptr;
+  while (const dirent *entry = listed ? ::readdir(listed) : nullptr)
+    if (const std::string found = entry->d_name; found != "." && found != "..")
+      removeBelow(opened, found.c_str(), depth - 1);
+  if (listed)
+    ::closedir(listed); // and with it the descriptor
+  else if (opened >= 0)
+    ::close(opened);
+  ::unlinkat(folder, name, opened >= 0 ? AT_REMOVEDIR : 0);
+}
+
 static void removeAll(const std::string &path) {
-  auto remove = [](const char *one, const struct stat *, int, struct FTW *) { return std::remove(one); };
-  ::nftw(path.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS);
+  constexpr int deepest = 16;
+  removeBelow(AT_FDCWD, path.c_str(), deepest);
+}
+
+// In a folder that others may write to, such as /tmp, one by a name of ours may be anybody's.
+static bool isOwn(const struct stat &information) { return information.st_uid == ::geteuid(); }
+
+static bool isOwnFolder(const std::string &path) {
+  struct stat information;
+  return ::lstat(path.c_str(), &information) == 0 && S_ISDIR(information.st_mode) && isOwn(information);
 }
 
 static bool exists(const std::string &path) {
@@ -134,10 +156,12 @@ FolderReplacement::~FolderReplacement() {
     ::close(descriptor);
 }
 
-// Opens a folder that is nobody's link and takes its lock; -1 where somebody else has it.
+// Opens a folder of this user's that is nobody's link and takes its lock; -1 where somebody else has it.
 static int openLocked(const std::string &folder) {
   int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+  struct stat information;
+  if (descriptor >= 0 && ::fstat(descriptor, &information) == 0 && isOwn(information) &&
+      ::flock(descriptor, LOCK_EX | LOCK_NB) == 0)
     return descriptor;
   if (descriptor >= 0)
     ::close(descriptor);
@@ -152,7 +176,7 @@ void FolderReplacement::removeLeftovers() const {
   for (const std::string &found : names) {
     if (found.rfind(name + ".writing-", 0) == 0)
       writing.push_back(before + found);
-    if (found.rfind(name + ".replaced-", 0) == 0)
+    if (found.rfind(name + ".replaced-", 0) == 0 && isOwnFolder(before + found))
       replaced.push_back(before + found);
   }
   // One killed between two renames: the old folder is the whole one.

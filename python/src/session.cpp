@@ -276,10 +276,7 @@ public:
     return {made, ofFixedInterval};
   }
   uint64_t steps() const { return mebp_session_steps(handle.get()); }
-  std::string kernels() const {
-    const char *family = mebp_session_kernels(handle.get());
-    return family ? family : ""; // while it is paused
-  }
+  std::string kernels() const { return mebp_session_kernels(handle.get()); }
   uint64_t arenaBytes() const { return memoryBytes; }
   uint64_t peakBytes() const { return plannedPeakBytes; }
 

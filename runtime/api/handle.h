@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <forward_list>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,19 @@ struct mebp_session {
   uint32_t generations = 0;               // that borrow from it
   mutable std::atomic<bool> inUse{false};
   std::atomic<uint64_t> steps{0}; // those of the session, for any thread
+  // What was given out stays, for whoever reads it beside a thread that loads another state or pauses.
+  std::atomic<const char *> kernels{""}, notes{""};
+  std::forward_list<std::string> lines;
+
+  void tell(const mebp::Session &of) {
+    kernels = of.kernels();
+    if (of.notes.empty()) {
+      notes = "";
+    } else {
+      lines.push_front(of.notes);
+      notes = lines.front().c_str();
+    }
+  }
 };
 
 namespace mebp {

@@ -67,6 +67,8 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
       status = openSession(*created, created->session);
     }
     if (status.ok())
+      created->tell(*created->session);
+    if (status.ok())
       *out = created.release();
     return status;
   });
@@ -94,9 +96,7 @@ mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_c
                      [&](const Session &used) { return writeSized(used.countCrossed(), out), Status(); });
 }
 
-const char *mebp_session_kernels(const mebp_session *session) {
-  return session && session->session ? session->session->kernels() : nullptr;
-}
+const char *mebp_session_kernels(const mebp_session *session) { return session ? session->kernels.load() : nullptr; }
 
 static Status checkCount(const Session &session, uint32_t index, uint64_t count, uint64_t needed) {
   if (count == needed)
@@ -183,9 +183,7 @@ mebp_code mebp_session_check_space(const mebp_session *session, const char *stat
   });
 }
 
-const char *mebp_session_notes(const mebp_session *session) {
-  return session && session->session ? session->session->notes.c_str() : "";
-}
+const char *mebp_session_notes(const mebp_session *session) { return session ? session->notes.load() : ""; }
 
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error) {
   return guarded(error, {{"folder", folder}, {"steps", steps}}, [&] { return readStateSteps(folder, *steps); });
@@ -197,6 +195,8 @@ mebp_code mebp_session_load_state(mebp_session *session, const char *folder, voi
     Status status = user ? checkArguments({{"user_bytes", user_bytes}}) : Status();
     if (status.ok())
       status = loadState(used, folder, user, user_bytes);
+    if (status.ok())
+      session->tell(used);
     session->steps = used.trainables.steps();
     return status;
   });
@@ -224,6 +224,7 @@ mebp_code mebp_session_pause(mebp_session *session, const char *folder, const vo
       return status;
     session->pausedIn = folder;
     session->session.reset();
+    session->kernels = session->notes = "";
     session->bundle->bundle.dropWeights();
     return status;
   });
@@ -244,6 +245,7 @@ mebp_code mebp_session_resume(mebp_session *session, mebp_error *error) {
                      session->pausedIn.c_str(), static_cast<unsigned long long>(opened->trainables.steps()),
                      static_cast<unsigned long long>(session->steps));
     session->session = std::move(opened);
+    session->tell(*session->session);
     return Status();
   });
 }

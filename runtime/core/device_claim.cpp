@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/core/device_claim.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -35,7 +36,7 @@ void DeviceClaim::giveBack() {
 
 std::string DeviceClaim::sharedFolder() {
   const char *own = std::getenv("XDG_RUNTIME_DIR");
-  return own && *own ? std::string(own) + "/mebp" : "/tmp/mebp-" + std::to_string(::getuid());
+  return own && *own == '/' ? std::string(own) + "/mebp" : "/tmp/mebp-" + std::to_string(::geteuid());
 }
 
 bool DeviceClaim::write(const std::string &path, uint64_t bytes) {
@@ -52,13 +53,23 @@ bool DeviceClaim::write(const std::string &path, uint64_t bytes) {
          ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
+// A folder of this user, who alone may write to it and look into it, and no link to one.
+static bool isOwn(const std::string &folder) {
+  struct stat named;
+  return ::lstat(folder.c_str(), &named) == 0 && S_ISDIR(named.st_mode) && named.st_uid == ::geteuid() &&
+         (named.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
 // The claim in a file that a living process holds; 0, and the file gone, where none does.
 static uint64_t readClaim(const std::string &path) {
-  const int opened = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  const int opened = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0)
     return 0;
   uint64_t bytes = 0;
-  if (::flock(opened, LOCK_SH | LOCK_NB) == 0) {
+  struct stat information;
+  if (::fstat(opened, &information) != 0 || !S_ISREG(information.st_mode)) {
+    // A pipe, which is nobody's claim.
+  } else if (::flock(opened, LOCK_SH | LOCK_NB) == 0) {
     ::unlink(path.c_str());
   } else {
     char text[32] = {};
@@ -69,20 +80,33 @@ static uint64_t readClaim(const std::string &path) {
   return bytes;
 }
 
-// Files are named DEVICE.PROCESS.NUMBER.
+static bool isNumber(const std::string &text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// Of a file DEVICE.PROCESS.NUMBER, which a message may name; "" of what is called otherwise.
+static std::string processOf(const std::string &name, const std::string &device) {
+  const size_t begin = device.size() + 1, end = name.find('.', begin);
+  if (name.rfind(device + ".", 0) != 0 || end == name.npos)
+    return "";
+  const std::string process = name.substr(begin, end - begin);
+  return isNumber(process) && isNumber(name.substr(end + 1)) ? process : "";
+}
+
 static Others readOthers(const std::string &folder, const std::string &device, const std::string &own) {
   Others others;
   std::vector<std::string> names;
   format::listFolder(folder, names); // one that cannot be read has none
   for (const std::string &name : names) {
     const std::string path = folder + "/" + name;
-    if (name.rfind(device + ".", 0) != 0 || path == own)
+    const std::string process = processOf(name, device);
+    if (process.empty() || path == own)
       continue;
     const uint64_t bytes = readClaim(path);
-    others.bytes += bytes;
+    others.bytes += std::min(bytes, UINT64_MAX - others.bytes);
     if (bytes > others.largest) {
       others.largest = bytes;
-      others.process = name.substr(device.size() + 1, name.rfind('.') - device.size() - 1);
+      others.process = process;
     }
   }
   return others;
@@ -96,14 +120,18 @@ Status DeviceClaim::take(const std::string &device, uint64_t bytes, uint64_t tot
                    "(--weights) or a smaller --memory-budget",
                    static_cast<double>(bytes) / gigabyte, device.c_str(), static_cast<double>(total) / gigabyte);
   static std::atomic<uint32_t> number{0};
-  if (::mkdir(folder.c_str(), 0700) != 0 && ::access(folder.c_str(), W_OK) != 0)
+  const bool isMissing = ::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST;
+  if (!isMissing && !isOwn(folder))
+    said = folder + ": is not a folder of this user alone, so other runs on the device are not seen; remove it, or set "
+                    "XDG_RUNTIME_DIR to a folder of yours";
+  if (isMissing || !said.empty())
     return Status();
   const std::string path =
       folder + "/" + device + "." + std::to_string(::getpid()) + "." + std::to_string(number.fetch_add(1));
   if (!write(path, bytes) || !total)
     return Status();
   const Others others = readOthers(folder, device, path);
-  if (others.bytes + bytes <= total)
+  if (others.bytes <= total - bytes)
     return Status();
   giveBack();
   return failure(

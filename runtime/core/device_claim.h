@@ -18,8 +18,12 @@ public:
   ~DeviceClaim() { giveBack(); }
 
   // MEBP_OUT_OF_MEMORY where `bytes`, beside what others claim, are more than the `total` that the device has. Where
-  // claims cannot be written, as in an application's own corner of a phone, nobody else is seen.
+  // claims cannot be written, as in an application's own corner of a phone, or where other users could write some,
+  // nobody else is seen.
   Status take(const std::string &device, uint64_t bytes, uint64_t total, const std::string &folder = sharedFolder());
+
+  // Why others are not seen, where somebody can mend that; "" else.
+  const std::string &note() const { return said; }
 
   static std::string sharedFolder();
 
@@ -27,7 +31,7 @@ private:
   bool write(const std::string &path, uint64_t bytes);
   void giveBack();
 
-  std::string file;
+  std::string file, said;
   int descriptor = -1;
 };
 

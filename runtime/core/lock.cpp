@@ -16,7 +16,8 @@ namespace mebp {
 
 int openLocked(const std::string &path, uint32_t permissions, int &descriptor) {
   for (;;) {
-    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, permissions);
+    // Without O_NONBLOCK it would wait for a pipe's other end, or for who has a lease on the file.
+    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, permissions);
     if (descriptor < 0)
       return errno;
     const int reason = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;

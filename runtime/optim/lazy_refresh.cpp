@@ -8,6 +8,14 @@
 
 namespace mebp {
 
+bool LazyRefresh::arePossible(const int64_t *numbers) {
+  constexpr auto most = static_cast<int64_t>(format::similaritiesKept);
+  constexpr int64_t mostRefreshes = int64_t(1) << 53; // far from what another one would overflow
+  return numbers[format::Period] >= 0 && numbers[format::Refreshes] >= 0 &&
+         numbers[format::Refreshes] <= mostRefreshes && numbers[format::SimilaritiesSeen] >= 0 &&
+         numbers[format::SimilaritiesSeen] <= most && numbers[format::LastRefresh] >= 0;
+}
+
 bool LazyRefresh::isDue(uint64_t stepsDone) const {
   const int64_t period = numbers[format::Period];
   return period <= 0 || stepsDone % static_cast<uint64_t>(period) == 0;

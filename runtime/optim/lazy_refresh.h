@@ -15,6 +15,8 @@ struct LazyRefresh {
   float *similarities; // of the last refreshes, as many as there were
   float *leading;      // the last projector's first vector
 
+  // Whether a run can have left these; others would lead beyond `similarities`.
+  static bool arePossible(const int64_t *numbers);
   bool isDue(uint64_t stepsDone) const;
   // Counts a refresh; one that is made again for the same step does not count. As published, the period doubles where
   // the last five similarities have a mean of at least `threshold`. A similarity is the cosine of the angle between the

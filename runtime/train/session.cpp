@@ -196,6 +196,8 @@ Status Session::claimDevice(const Layout &layout) {
     return Status();
   const uint64_t weightsBytes = owner->content().weights_bytes();
   Status status = claim.take(known.name, weightsBytes + layout.device + layout.total, deviceBytes);
+  if (!claim.note().empty())
+    log(MEBP_LOG_WARNING, claim.note());
   if (status.ok() && layout.device) // which an older bundle does not tell
     backend->limitMemory(weightsBytes, layout.device);
   return status;

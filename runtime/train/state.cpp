@@ -8,6 +8,7 @@
 
 #include "format/container.h"
 #include "runtime/core/files.h"
+#include "runtime/optim/lazy_refresh.h"
 #include "runtime/optim/session_options.h"
 #include "runtime/train/state_file.h"
 
@@ -118,6 +119,18 @@ static Status checkOrigin(const SavedRun &run, const Session &session) {
   return checkLearningRate(rate == run.options.end() ? -1 : rate->second);
 }
 
+// Of what a state keeps, these alone are taken for more than numbers that are computed with.
+static Status checkCounts(const SavedTensor &tensor, const unsigned char *data) {
+  if (tensor.type != format::KeptType::I64)
+    return Status();
+  int64_t numbers[format::PeriodNumbers];
+  std::memcpy(numbers, data, sizeof(numbers));
+  if (LazyRefresh::arePossible(numbers))
+    return Status();
+  return failure(MEBP_CORRUPT, "'%s' has counts that no run leaves; the file is damaged, start over",
+                 tensor.name.c_str());
+}
+
 // The bytes of what the session has, in its order, and nothing else.
 static Status matchTensors(const StateFile &state, const Session &session, std::vector<const unsigned char *> &out) {
   const std::vector<SavedTensor> own = session.trainables.saved();
@@ -131,6 +144,8 @@ static Status matchTensors(const StateFile &state, const Session &session, std::
                      "has no '%s' of %llu x %llu in %s, which this session keeps; continue with the same options",
                      tensor.name.c_str(), static_cast<unsigned long long>(shape[0]),
                      static_cast<unsigned long long>(shape[1]), type);
+    if (Status status = checkCounts(tensor, found->second.data); !status.ok())
+      return status;
     out.push_back(found->second.data);
   }
   if (state.tensors.size() != own.size())

@@ -14,6 +14,7 @@ static constexpr unsigned majorVersion = 3, minorVersion = 0;
 // What every such file has behind the eight bytes of its header's length.
 static constexpr std::string_view beginning = R"({"__metadata__":{"format":"mebp state",)";
 static constexpr uint64_t lengthBytes = 8, checksumBytes = 4;
+static constexpr uint64_t mostSteps = uint64_t(1) << 53; // far from where the next one's number overflows
 static constexpr char damaged[] = "the file is damaged, start over";
 
 std::string stateHead(const SavedRun &run, const std::vector<TensorHead> &tensors, uint64_t userBytes) {
@@ -119,7 +120,7 @@ static bool readWhole(const std::string &text, uint64_t most, uint64_t &out) {
 static bool readRun(std::map<std::string, std::string> &metadata, SavedRun &out) {
   uint64_t bundle = 0;
   OptionsReader options(out.options);
-  if (!readWhole(metadata["bundle"], UINT32_MAX, bundle) || !readWhole(metadata["steps"], INT64_MAX, out.steps) ||
+  if (!readWhole(metadata["bundle"], UINT32_MAX, bundle) || !readWhole(metadata["steps"], mostSteps, out.steps) ||
       !visitJson(metadata["options"], options) || options.isOther)
     return false;
   out.bundle = static_cast<uint32_t>(bundle);

@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from safetensors.numpy import load_file
 
 import mebp
+from mebp.exporter.checkpoint import read_header
 from mebp.inspect import inspect
 from mebp.tools import find_tool
 from mebp.verification.comparison import relative_error
@@ -57,6 +59,31 @@ def test_it_learns_and_resumes_bitwise(tmp_path, options):
     for name in ends[0]:
         if not name.startswith("mebp."):
             assert ends[0][name].tobytes() == ends[1][name].tobytes(), name
+
+
+def test_a_state_s_counts_lead_nowhere(tmp_path):
+    """One is an index: a stranger's state wrote a step's result wherever it said."""
+    model, bundle = make(tmp_path)
+    ids = models.token_ids(model, BATCH, SEQUENCE).numpy()
+    session = mebp.Session(bundle, galore_update_interval=1)
+    session.step(ids, ids)
+    counts = {key: value for key, value in saved(session, tmp_path).items() if key.endswith("/subspace.period")}
+    path = tmp_path / "saved" / "state.bin"
+    name, whole = min(counts), path.read_bytes()
+    stored = read_header(path)[name]
+    after = stored.offset + stored.length
+    for index, value in [(2, -(1 << 40)), (2, 6), (0, -1), (1, -1), (3, -1)]:
+        odd = counts[name].copy()
+        odd[0, index] = value
+        changed = whole[: stored.offset] + odd.tobytes() + whole[after:-4]
+        path.write_bytes(changed + zlib.crc32(changed).to_bytes(4, "little"))
+        with pytest.raises(mebp.Error) as caught:
+            session.load_state(tmp_path / "saved")
+        line = f"{tmp_path / 'saved'}: '{name}' has counts that no run leaves; the file is damaged, start over"
+        assert str(caught.value) == line
+    path.write_bytes(whole)
+    session.load_state(tmp_path / "saved")
+    session.step(ids, ids)
 
 
 def test_peaks_are_as_planned(tmp_path):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A state.bin, read into a session that has one of the same size.
+// A state.bin, read into a session that has one of the same size. What is accepted then takes a step.
 #include <cstring>
+#include <vector>
 
 #include "format/container.h"
 #include "tiny_session.h"
@@ -17,8 +18,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   writeFile(folder + "/state.bin", data, size);
   unsigned char user[256];
   uint64_t userBytes = sizeof(user);
-  AllocationLimit limit(size);
-  mebp_session_load_state(session.handle, folder.c_str(), user, &userBytes, nullptr);
+  mebp_code code;
+  {
+    AllocationLimit limit(size);
+    code = mebp_session_load_state(session.handle, folder.c_str(), user, &userBytes, nullptr);
+  }
+  if (code != MEBP_OK)
+    return 0;
+  static const std::vector<int32_t> ids = mebp::test::tinyTokens(10);
+  mebp_step_result result;
+  mebp_step_result_init(&result);
+  mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, nullptr);
   return 0;
 }
 

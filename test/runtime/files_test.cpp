@@ -4,6 +4,7 @@
 #include "runtime/core/files.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -162,6 +163,47 @@ TEST_F(FilesTest, PutsBackAFolderThatWasMovedAside) {
   EXPECT_EQ(names(), Names({"whole", "whole/content"}));
 }
 
+// In a folder that all may write to, such as /tmp, anybody may leave what looks like a writer's.
+TEST_F(FilesTest, LeavesWhatAnotherUserPlanted) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  for (const char *name : {"whole.writing-1", "whole.replaced-1"}) {
+    std::filesystem::create_directories(folder + "/" + name);
+    write(name + std::string("/content"), "a stranger's");
+    ASSERT_EQ(::chown((folder + "/" + name).c_str(), 12345, ::getegid()), 0);
+  }
+  {
+    format::FolderReplacement next(folder + "/whole");
+    ASSERT_EQ(next.open(), 0);
+  }
+  EXPECT_EQ(names(),
+            Names({"whole.replaced-1", "whole.replaced-1/content", "whole.writing-1", "whole.writing-1/content"}));
+}
+
+TEST_F(FilesTest, RemovesLinksAndNotWhatTheyNameAndNoMoreThanItWrites) {
+  std::filesystem::create_directories(folder + "/kept/below");
+  write("kept/below/content", "precious");
+  std::string deep = folder + "/whole.writing-1";
+  std::filesystem::create_directories(deep);
+  std::filesystem::create_symlink(folder + "/kept", deep + "/link");
+  std::filesystem::create_symlink(folder + "/kept/below/content", deep + "/file");
+  ASSERT_EQ(::mkfifo((deep + "/pipe").c_str(), 0600), 0);
+  {
+    format::FolderReplacement next(folder + "/whole");
+    ASSERT_EQ(next.open(), 0);
+  }
+  EXPECT_EQ(names(), Names({"kept", "kept/below", "kept/below/content"}));
+  // Nothing of ours is as deep, and a descriptor for each folder would end somewhere.
+  for (int depth = 0; depth < 40; ++depth)
+    deep += "/d";
+  std::filesystem::create_directories(deep);
+  {
+    format::FolderReplacement next(folder + "/whole");
+    ASSERT_EQ(next.open(), 0);
+  }
+  EXPECT_TRUE(std::filesystem::exists(deep));
+}
+
 class LockTest : public FilesTest {
 protected:
   static std::string refusal(mebp_code (*take)(const char *, mebp_lock **, mebp_error *), const std::string &path) {
@@ -208,6 +250,38 @@ TEST_F(LockTest, EndsWithTheProcess) {
   mebp_lock *lock = nullptr;
   EXPECT_EQ(mebp_lock_folder(folder.c_str(), &lock, nullptr), MEBP_OK);
   mebp_lock_release(lock);
+}
+
+// Another program's lease would hold an opening up for the better part of a minute.
+TEST_F(LockTest, WaitsForNobody) {
+  const std::string lockFile = folder + "/.lock";
+  write(".lock", "");
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);              // where nobody ends this one
+    ::signal(SIGIO, SIG_IGN); // by which the system asks for it back
+    const int held = ::open(lockFile.c_str(), O_RDWR | O_CLOEXEC);
+    const char can = ::fcntl(held, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
+    if (::write(ready[1], &can, 1) == 1)
+      ::pause();
+    ::_exit(1);
+  }
+  char can = 0;
+  ASSERT_EQ(::read(ready[0], &can, 1), 1);
+  if (can == 'y') {
+    ::alarm(20); // ends a test that waits
+    EXPECT_EQ(refusal(mebp_lock_folder, folder),
+              folder + ": another run uses this folder; wait until it ends or choose another");
+    ::alarm(0);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  if (can != 'y')
+    GTEST_SKIP() << "this file system has no leases";
 }
 
 TEST_F(LockTest, FollowsNoLink) {

@@ -77,4 +77,19 @@ TEST(LazyRefresh, OneThatIsMadeAgainForAStepDoesNotCount) {
   EXPECT_EQ(turning.period(), 10);
 }
 
+// A saved state has them, whoever wrote it, and one of them is an index.
+TEST(LazyRefresh, CountsThatNoRunLeavesAreTold) {
+  constexpr int64_t most = INT64_MAX, least = INT64_MIN;
+  const struct {
+    int64_t numbers[format::PeriodNumbers];
+    bool arePossible;
+  } all[] = {{{0, 0, 0, 0}, true},          {{200, 7, 5, 1201}, true},   {{most, 1, 0, 1}, true},
+             {{200, 7, 6, 1201}, false},    {{200, 7, -1, 1201}, false}, {{200, 7, least, 1201}, false},
+             {{200, 7, most, 1201}, false}, {{-1, 7, 5, 1201}, false},   {{200, -1, 5, 1201}, false},
+             {{200, most, 5, 1201}, false}, {{200, 7, 5, -1}, false}};
+  for (const auto &[numbers, arePossible] : all)
+    EXPECT_EQ(LazyRefresh::arePossible(numbers), arePossible)
+        << numbers[0] << " " << numbers[1] << " " << numbers[2] << " " << numbers[3];
+}
+
 } // namespace

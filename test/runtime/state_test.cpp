@@ -13,12 +13,15 @@ using namespace mebp::test;
 
 namespace {
 
-// With something else of that length in its place, and the checksum of that.
+// With something else in its place within the header, and the checksum of that.
 void replaceIn(std::string &state, const std::string &what, const std::string &by) {
   size_t place = state.find(what);
   ASSERT_NE(place, std::string::npos) << what;
-  ASSERT_EQ(what.size(), by.size());
-  state.replace(place, by.size(), by);
+  state.replace(place, what.size(), by);
+  uint64_t headerBytes = 0;
+  std::memcpy(&headerBytes, state.data(), sizeof(headerBytes));
+  headerBytes += by.size() - what.size();
+  std::memcpy(&state[0], &headerBytes, sizeof(headerBytes));
   uint32_t checksum = format::crc32(state.data(), state.size() - 4);
   std::memcpy(&state[state.size() - 4], &checksum, sizeof(checksum));
 }
@@ -239,6 +242,45 @@ TEST_F(StateTest, GoesOnWithTheKernelsThatItWasSavedWith) {
   EXPECT_EQ(mebp_session_notes(third.handle),
             "the state was saved with avx?1024 kernels, which cannot run here; with the " + own +
                 " ones results differ by rounding");
+}
+
+// From so many on, the number of the next would leave its type.
+TEST_F(StateTest, RefusesMoreStepsThanARunCanTake) {
+  OpenSession session(bundle.handle);
+  ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  const std::string path = folder + "/state.bin", saved = readWhole(path);
+  for (const char *steps : {"9007199254740993", "9223372036854775807", "18446744073709551616", "-1", "1e3", ""}) {
+    std::string content = saved;
+    replaceIn(content, R"("steps":"0")", R"("steps":")" + std::string(steps) + '"');
+    writeWhole(path, content);
+    EXPECT_EQ(refusal(session.handle, MEBP_CORRUPT),
+              path + ": does not say of which run it is; the file is damaged, start over")
+        << steps;
+  }
+  std::string content = saved;
+  replaceIn(content, R"("steps":"0")", R"("steps":"9007199254740992")");
+  writeWhole(path, content);
+  EXPECT_EQ(mebp_session_load_state(session.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+}
+
+// As every text that a session gives: whoever has it may read it for as long as there is the session.
+TEST_F(StateTest, KeepsTheNotesThatItHasGiven) {
+  OpenSession session(bundle.handle), fresh(bundle.handle);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  std::filesystem::remove(folder + "/state.bin");
+  ASSERT_EQ(mebp_session_load_state(fresh.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  const char *given = mebp_session_notes(fresh.handle);
+  const std::string said = given;
+  ASSERT_NE(said.find("is missing"), std::string::npos);
+  ASSERT_EQ(mebp_session_save_state(session.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  ASSERT_EQ(mebp_session_load_state(fresh.handle, folder.c_str(), nullptr, nullptr, nullptr), MEBP_OK);
+  EXPECT_STREQ(mebp_session_notes(fresh.handle), "");
+  EXPECT_EQ(given, said);
+  ASSERT_EQ(mebp_session_pause(fresh.handle, folder.c_str(), nullptr, 0, nullptr), MEBP_OK);
+  EXPECT_EQ(given, said);
+  EXPECT_STREQ(mebp_session_kernels(fresh.handle), "");
+  EXPECT_STREQ(mebp_session_notes(fresh.handle), "");
 }
 
 TEST_F(StateTest, RefusesAnotherRun) {

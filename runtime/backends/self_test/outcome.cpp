@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/self_test/outcome.h"
 
+#include <algorithm>
+
 #include "runtime/core/json.h"
 
 namespace mebp::self_test {
@@ -35,8 +37,12 @@ std::string toJson(const Outcome &outcome, const std::string &of) {
 static bool readLines(const json &value, std::vector<std::string> &out) {
   if (!value.is_array())
     return false;
+  auto isOdd = [](unsigned char letter) { return letter < ' ' || letter == 127; }; // which a terminal takes for more
   for (const json &line : value) {
-    if (!line.is_string() || line.get_ref<const std::string &>().find('\n') != std::string::npos)
+    if (!line.is_string())
+      return false;
+    const auto &text = line.get_ref<const std::string &>();
+    if (std::any_of(text.begin(), text.end(), isOdd))
       return false;
     out.push_back(line.get<std::string>());
   }

@@ -380,7 +380,8 @@ typedef struct mebp_session_crossed {
 mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_crossed *out, mebp_error *error);
 /* The family of kernels that runs: "reference", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon" or
  * "neon_bf16"; with MLX "mlx". On the CPU that is the best that it has, or what the environment's MEBP_KERNELS names,
- * which is read once a process; a name that is not there makes mebp_session_create fail. */
+ * which is read once a process; a name that is not there makes mebp_session_create fail. "" of a paused session.
+ * Any thread may ask. */
 const char *mebp_session_kernels(const mebp_session *session);
 
 /* Copies of the index-th trainable or of its last gradient (a step's after clipping); `count` must be its number of
@@ -430,7 +431,7 @@ bool mebp_session_is_poisoned(const mebp_session *session);
 mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
                                    mebp_error *error);
 /* One line on the state that was loaded last, for the user: that it is the older of two, or that other kernels run than
- * would have, or than did. "" where there is nothing to say. */
+ * would have, or than did. "" where there is nothing to say, and of a paused session. Any thread may ask. */
 const char *mebp_session_notes(const mebp_session *session);
 /* The steps of the state that would be loaded from `folder`; MEBP_NOT_FOUND where there is none. */
 mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *error);

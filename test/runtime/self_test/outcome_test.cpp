@@ -52,4 +52,13 @@ TEST(Outcome, IsNotTakenFromDamagedText) {
     EXPECT_FALSE(fromJson(wrong, "this device", after)) << wrong;
 }
 
+// Its lines are shown, and a terminal obeys some of what a file may have.
+TEST(Outcome, HasNothingThatATerminalObeys) {
+  for (const char *odd : {"\033[2J", "\n", "\r", "\x7f", "\x01"}) {
+    Outcome before = someOutcome(), after;
+    before.wrong.push_back(std::string("matmul") + odd);
+    EXPECT_FALSE(fromJson(toJson(before, "this device"), "this device", after));
+  }
+}
+
 } // namespace mebp::test

@@ -56,6 +56,7 @@ public final class ModelBundle: @unchecked Sendable {
     get throws {
       var info = mebp_bundle_info()
       mebp_bundle_info_init(&info)
+      defer { withExtendedLifetime(self) {} }  // the name is the bundle's
       try check { mebp_bundle_get_info(pointer, &info, $0) }
       return Info(
         name: String(cString: info.name), vocabulary: Int(info.vocabulary), maxBatch: Int(info.max_batch),

@@ -67,14 +67,16 @@ public struct Batch: Sendable {
 
   public init(ids: [Int32], labels: [Int32]? = nil, rows: Int = 1) throws {
     let labels = labels ?? ids
-    guard rows >= 1, ids.count % rows == 0, labels.count == ids.count else {
+    guard rows >= 1, ids.count % rows == 0, labels.count == ids.count, let rowCount = UInt32(exactly: rows),
+      let columnCount = UInt32(exactly: ids.count / rows)
+    else {
       let what = "a batch of \(ids.count) ids and \(labels.count) labels is not one of \(rows) rows"
       throw MebpError(.invalidArgument, "\(what); give each row as many, and as many labels as ids")
     }
     self.ids = ids
     self.labels = labels
-    self.rows = UInt32(rows)
-    columns = UInt32(ids.count / rows)
+    self.rows = rowCount
+    columns = columnCount
   }
 }
 
@@ -91,7 +93,8 @@ public struct StepResult: Sendable, Equatable {
 }
 
 /// One training run over a bundle. These functions wait for their end and belong on a thread that may wait; `training`
-/// and `run` are for tasks. One thread uses it at a time, another one gets `.busy`; `cancel` and `steps` are for all.
+/// and `run` are for tasks. One thread uses it at a time, another one gets `.busy`; `cancel`, `steps`,
+/// `kernels` and `notes` are for all.
 /// It is freed with its last reference.
 public final class Session: @unchecked Sendable {
   public let bundle: ModelBundle  // outlives it
@@ -111,10 +114,10 @@ public final class Session: @unchecked Sendable {
   public var steps: UInt64 { mebp_session_steps(pointer) }
 
   /// The family of kernels that runs, "neon_bf16" for one.
-  public var kernels: String { String(cString: mebp_session_kernels(pointer)) }
+  public var kernels: String { withExtendedLifetime(self) { String(cString: mebp_session_kernels(pointer)) } }
 
   /// One line about the state that was loaded last, or "".
-  public var notes: String { String(cString: mebp_session_notes(pointer)) }
+  public var notes: String { withExtendedLifetime(self) { String(cString: mebp_session_notes(pointer)) } }
 
   /// Forward, backward and the update. Where it throws, nothing has changed, but where the code is `.poisoned`.
   @discardableResult

@@ -46,6 +46,9 @@ final class RefusalTests: XCTestCase {
     assertRefused(.invalidArgument, "a batch of 7 ids and 7 labels is not one of 2 rows") {
       _ = try Batch(ids: [Int32](repeating: 1, count: 7), rows: 2)
     }
+    assertRefused(.invalidArgument, "a batch of 0 ids and 0 labels is not one of 1099511627776 rows") {
+      _ = try Batch(ids: [], rows: 1 << 40)
+    }
     assertRefused(.invalidArgument, "7 ids and 6 labels") {
       _ = try Batch(ids: [Int32](repeating: 1, count: 7), labels: [Int32](repeating: 1, count: 6))
     }

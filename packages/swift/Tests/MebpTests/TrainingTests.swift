@@ -62,6 +62,8 @@ final class TrainingTests: XCTestCase {
 
     try await session.run { [folder] in
       try $0.pause("\(folder)/state", user: Array("the data's place".utf8))
+      XCTAssertEqual($0.kernels, "")
+      XCTAssertEqual($0.notes, "")
       try $0.resume()
     }
     for try await result in session.training(try batches(5..<8)) { losses.append(result.loss) }

@@ -17,6 +17,8 @@ jbyteArray bytesOf(JNIEnv *env, const void *bytes, size_t count) {
 jbyteArray bytesOf(JNIEnv *env, const char *text) { return bytesOf(env, text, std::strlen(text)); }
 
 void raise(JNIEnv *env, const mebp_error &error) {
+  if (env->ExceptionCheck()) // memory ran out for an argument, which the C API then refused
+    return;
   jclass type = env->FindClass("org/mebp/MebpException");
   jmethodID create = type ? env->GetMethodID(type, "<init>", "(I[B)V") : nullptr;
   jbyteArray line = create ? bytesOf(env, error.message) : nullptr;

@@ -31,15 +31,15 @@ inline jlong handleOf(const void *pointer) { return static_cast<jlong>(reinterpr
 jbyteArray bytesOf(JNIEnv *env, const void *bytes, size_t count);
 jbyteArray bytesOf(JNIEnv *env, const char *text);
 
-// An array's elements, for as long as this lives; null where the array is null, or where memory ran out and the
-// exception for it is pending.
+// An array's elements, for as long as this lives; null where the array is null, or where memory ran out for it or for
+// one before it and the exception for that is pending: nothing may be asked of the virtual machine then.
 template <typename Array, typename Element, Element *(JNIEnv::*Get)(Array, jboolean *),
           void (JNIEnv::*Release)(Array, Element *, jint)>
 class Elements {
 public:
   Elements(JNIEnv *env, Array array)
-      : env(env), array(array), count(array ? env->GetArrayLength(array) : 0),
-        elements(array ? (env->*Get)(array, nullptr) : nullptr) {}
+      : env(env), array(env->ExceptionCheck() ? nullptr : array), count(this->array ? env->GetArrayLength(array) : 0),
+        elements(this->array ? (env->*Get)(array, nullptr) : nullptr) {}
   Elements(const Elements &) = delete;
   Elements &operator=(const Elements &) = delete;
   ~Elements() {

@@ -15,7 +15,7 @@ class Options {
 public:
   Options(JNIEnv *env, jdoubleArray givenNumbers, jlongArray givenChoices, jobjectArray ofOptimizer,
           jbyteArray givenSpill)
-      : numbers(env, givenNumbers), choices(env, givenChoices), spill(env, givenSpill) {
+      : env(env), numbers(env, givenNumbers), choices(env, givenChoices), spill(env, givenSpill) {
     mebp_session_options_init(&options);
     if (!*this)
       return;
@@ -29,18 +29,24 @@ public:
     options.resident_limit = static_cast<uint64_t>(choices[4]);
     options.spill_folder = spill.text();
     for (jsize i = 0; i + 1 < env->GetArrayLength(ofOptimizer) && wrong.code == MEBP_OK; i += 2) {
-      const Path name(env, static_cast<jbyteArray>(env->GetObjectArrayElement(ofOptimizer, i)));
-      const Path text(env, static_cast<jbyteArray>(env->GetObjectArrayElement(ofOptimizer, i + 1)));
-      mebp_session_options_set(&options, name.text(), text.text(), &wrong);
+      // References, of which a native call may have few at a time.
+      jobject given[] = {env->GetObjectArrayElement(ofOptimizer, i), env->GetObjectArrayElement(ofOptimizer, i + 1)};
+      {
+        const Path name(env, static_cast<jbyteArray>(given[0])), text(env, static_cast<jbyteArray>(given[1]));
+        mebp_session_options_set(&options, name.text(), text.text(), &wrong);
+      }
+      for (jobject each : given)
+        env->DeleteLocalRef(each);
     }
   }
   // Else an exception is pending.
-  explicit operator bool() const { return numbers.data() && choices.data(); }
+  explicit operator bool() const { return numbers.data() && choices.data() && !env->ExceptionCheck(); }
   const mebp_session_options *data() const { return &options; }
   // What is wrong with an option of the optimizer's, by its code.
   const mebp_error &refusal() const { return wrong; }
 
 private:
+  JNIEnv *env;
   mebp_error wrong = {};
   const Doubles numbers;
   const Longs choices;
@@ -78,7 +84,7 @@ class Batches {
 public:
   Batches(JNIEnv *env, jintArray givenIds, jintArray givenLabels, jintArray givenShapes)
       : ids(env, givenIds), labels(env, givenLabels), shapes(env, givenShapes),
-        batches(new (std::nothrow) mebp_batch[static_cast<size_t>(shapes.size()) / 2 + 1]) {
+        batches(new (std::nothrow) mebp_batch[static_cast<size_t>(shapes.size()) / 2 + 1]()) {
     if (!batches)
       raise(env, MEBP_OUT_OF_MEMORY, "memory ran out for the list of micro-batches");
     if (!batches || !ids.data() || !labels.data() || !shapes.data())

@@ -71,6 +71,8 @@ class TrainingTest {
             assertArrayEquals(before, adapterOf(session))
 
             session.pause(state, "the data's place".toByteArray())
+            assertEquals("", session.kernels)
+            assertEquals("", session.notes)
             val refusal = runCatching { session.loss(batches(5..5).next()) }.exceptionOrNull()
             assertEquals(Code.PAUSED, (refusal as MebpException).code)
             session.resume()
