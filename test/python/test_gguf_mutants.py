@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Odd GGUF files: models, and adapters of llama.cpp's form."""
 
+import math
 import random
 import shutil
 import struct
@@ -74,14 +75,20 @@ def change_key(file: File, choose: random.Random) -> tuple[File, str]:
 
 
 def change_number(file: File, choose: random.Random) -> tuple[File, str]:
-    name, value = choose.choice([each for each in file.keys if isinstance(each[1], tuple)])
+    numbers = [each for each in file.keys if isinstance(each[1], tuple)]
+    if not numbers:
+        return change_key(file, choose)
+    name, value = choose.choice(numbers)
     kind = choose.choice([value[0], "u64", "i64", "f64"])
     value = kind, number(choose, SCALARS[kind][1])
     return file.with_key(name, value), f"{name} is {value}"
 
 
 def change_text(file: File, choose: random.Random) -> tuple[File, str]:
-    name = choose.choice([name for name, value in file.keys if isinstance(value, str)])
+    names = [name for name, value in file.keys if isinstance(value, str)]
+    if not names:
+        return change_key(file, choose)
+    name = choose.choice(names)
     text = choose.choice(TEXTS)
     return file.with_key(name, text), f"{name} is {text[:20]!r}"
 
@@ -135,7 +142,7 @@ def change_tensor(file: File, choose: random.Random) -> tuple[File, str]:
         replace(old, shape=tuple(choose.choice(EXTENTS) for _ in range(choose.choice([0, 1, 2, 3, 4, 5, 100])))),
         replace(old, kind=choose.choice([*TYPES, 4, 24, 39, 99, (1 << 32) - 1])),
         replace(old, offset=choose.choice(OFFSETS)),
-        replace(old, content=values.tobytes() * (np.prod(old.shape, dtype=int) * 4 // 1024 + 1)),
+        replace(old, content=values.tobytes() * (min(math.prod(old.shape), 4096) // 256 + 1)),
     ])  # fmt: skip
     if choose.random() < 0.1:
         return replace(file, tensors=file.tensors[:at] + file.tensors[at + 1 :]), f"no tensor {old.name!r}"
