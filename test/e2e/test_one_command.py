@@ -233,7 +233,7 @@ def test_a_cache_that_cannot_be_written_does_not_matter(model, samples, tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     run = command("train", model, "--data", samples, "--steps", 1, "--adapter-out", tmp_path / "adapter")
     assert run.returncode == 0 and adapter_bytes(tmp_path / "adapter"), run.stderr
-    assert f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is compiled" in run.stdout
+    assert f"{tmp_path / 'file' / 'cache'}: cannot be written (Not a directory), so what is made" in run.stdout
     assert not list((tmp_path / "temporary").iterdir())
 
 
