@@ -86,14 +86,10 @@ def train(
         length = inspect(options.bundle)["model"]["sequence"]
         tokenizer = Tokenizer(options.bundle)
         tokenizer.threads = options.threads
-        with told_by(_say) if progress else nullcontext():
+        with told_by(say) if progress else nullcontext():
             objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
         return _Run(options, objective, before, pauses, command, began).run(callback, progress)
-
-
-def _say(line: str) -> None:
-    say(line)
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
