@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxFile.h"
 #include "compiler/import/ParseMessage.h"
+#include "format/json_depth.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -25,15 +26,6 @@ static StringRef describeText(StringRef bytes) {
     return "";
   return head.ltrim().starts_with("<") ? "a web page, not an ONNX model; download the model again"
                                        : "a text file, not an ONNX model";
-}
-
-/// Whether JSON may nest deeper than its parser, which calls itself, has a stack for. Names have a bracket or two.
-static bool isDeep(StringRef json) {
-  int depth = 0;
-  return llvm::any_of(json, [&](char c) {
-    depth += (c == '[' || c == '{') - (c == ']' || c == '}');
-    return depth > 64;
-  });
 }
 
 Location OnnxFile::getLocation() const { return FileLineColLoc::get(&context, path, 0, 0); }
@@ -99,7 +91,7 @@ LogicalResult OnnxFile::check() {
 
 /// Metadata in JSON; null where it is none.
 static llvm::json::Value parseJson(StringRef text) {
-  auto json = llvm::json::parse(isDeep(text) ? "" : text);
+  auto json = llvm::json::parse(format::isDeepJson(text) ? "" : text);
   if (json)
     return std::move(*json);
   llvm::consumeError(json.takeError());

@@ -201,7 +201,7 @@ private:
         return emitError() << "--rates " << message;
       emitNote() << message << "; times are estimates until then";
     } else if (named.empty() && found->getProcessor() != format::processorName()) {
-      emitNote() << path << " was measured on another processor (" << found->getProcessor()
+      emitNote() << path << " was measured on another processor (" << MachineRates::printable(found->getProcessor())
                  << "), so times are estimates; run mebp calibrate again";
     } else {
       inputs.machine.rates = std::move(*found);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/PlanFile.h"
+#include "format/json_depth.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -17,7 +18,8 @@ static bool isPlan(llvm::StringRef path, uint64_t size) {
   auto content = llvm::MemoryBuffer::getFile(path);
   if (!content)
     return false;
-  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse((*content)->getBuffer());
+  llvm::StringRef text = (*content)->getBuffer();
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(format::isDeepJson(text) ? "" : text);
   if (!parsed) {
     llvm::consumeError(parsed.takeError());
     return false;

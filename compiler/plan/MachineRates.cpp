@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/MachineRates.h"
 #include "format/folders.h"
+#include "format/json_depth.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -55,7 +58,20 @@ std::string MachineRates::defaultPath(llvm::StringRef device) {
   return (folder + "/rates" + (device == cpu ? "" : "_" + device) + ".json").str();
 }
 
+std::string MachineRates::printable(llvm::StringRef text) {
+  std::string shown = text.take_front(100).str();
+  for (char &c : shown)
+    c = llvm::isPrint(c) ? c : '?';
+  return shown;
+}
+
 llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path, llvm::StringRef device) {
+  // A pipe would be waited for, and a device may go on for ever.
+  constexpr uint64_t largest = 16 << 20;
+  llvm::sys::fs::file_status status;
+  if (!llvm::sys::fs::status(path, status) &&
+      (status.type() != llvm::sys::fs::file_type::regular_file || status.getSize() > largest))
+    return wrong("is not a file of rates");
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!file)
     return llvm::createStringError(file.getError(), file.getError().message() + "; mebp calibrate writes such a file");
@@ -66,7 +82,7 @@ llvm::Expected<MachineRates> MachineRates::read(llvm::StringRef path, llvm::Stri
 }
 
 llvm::Error MachineRates::parse(llvm::StringRef text, llvm::StringRef device) {
-  llvm::Expected<json::Value> value = json::parse(text);
+  llvm::Expected<json::Value> value = json::parse(format::isDeepJson(text) ? "" : text);
   if (!value) {
     llvm::consumeError(value.takeError());
     return wrong("is not JSON");
@@ -80,9 +96,9 @@ llvm::Error MachineRates::parse(llvm::StringRef text, llvm::StringRef device) {
     return wrong("lacks processor, threads or nanoseconds");
   llvm::StringRef measuredOn = object->getString("device").value_or(cpu); // files of before say none
   if (measuredOn != device)
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "was measured on the device '" + measuredOn +
-                                                                       "'; give the file of mebp calibrate --device " +
-                                                                       device);
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "was measured on the device '" + printable(measuredOn) +
+                                       "'; give the file of mebp calibrate --device " + device);
   processor = object->getString("processor")->str();
   for (const json::Value &count : *counts) {
     std::optional<int64_t> number = count.getAsInteger();
@@ -96,7 +112,7 @@ llvm::Error MachineRates::parse(llvm::StringRef text, llvm::StringRef device) {
     rates.resize(threads.size());
     for (size_t i = 0; i < rates.size(); ++i)
       if (!list || list->size() != rates.size() || !readRates((*list)[i], rates[i]))
-        return wrong("has no " + llvm::Twine(format::termCount) + " rates for '" + llvm::StringRef(name) +
+        return wrong("has no " + llvm::Twine(format::termCount) + " rates for '" + printable(llvm::StringRef(name)) +
                      "' on each number of threads");
   }
   return llvm::Error::success();

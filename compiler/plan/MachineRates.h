@@ -19,6 +19,8 @@ public:
   /// rates.json of the CPU, rates_NAME.json of another device, in $MEBP_CACHE or ~/.cache/mebp. It need not be there;
   /// empty where there is no home.
   static std::string defaultPath(llvm::StringRef device);
+  /// What a file has, as a message may show it.
+  static std::string printable(llvm::StringRef text);
 
   bool isCalibrated() const { return !threads.empty(); }
   /// The processor that was measured, or that of the machine whose device was.

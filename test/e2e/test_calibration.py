@@ -185,6 +185,44 @@ def test_a_broken_file_is_refused_or_passed_over(message, exported, found, tmp_p
     assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
 
 
+def plant_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def plant_hole(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # which takes no disk
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        (lambda path: path.write_text("[" * 200_000), "is not JSON"),
+        (plant_pipe, "is not a file of rates"),
+        (plant_hole, "is not a file of rates"),
+    ],
+    ids=["deep", "pipe", "hole"],
+)
+def test_what_somebody_planted_is_refused_or_passed_over(plant, message, exported, tmp_path):
+    path = tmp_path / "rates.json"
+    plant(path)
+    run = mebpc(exported, "--rates", path)
+    assert (run.returncode, run.stderr) == (2, f"mebpc: --rates {path}: {message}; run mebp calibrate again\n")
+    run = mebpc(exported, MEBP_CACHE=str(tmp_path))
+    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
+
+
+def test_a_processor_s_name_is_shown_without_what_a_terminal_obeys(exported, found, tmp_path):
+    path = write(tmp_path / "rates.json", found, processor="Aba\x1b[2Jcus\n")
+    run = mebpc(exported, MEBP_CACHE=str(tmp_path))
+    assert run.returncode == 0
+    assert run.stderr == (
+        f"mebpc: note: {path} was measured on another processor (Aba?[2Jcus?), so times are estimates; "
+        "run mebp calibrate again\n"
+    )
+
+
 def test_another_devices_file_is_refused_or_passed_over(exported, found, tmp_path):
     path = write(tmp_path / "rates.json", found, device="mlx")
     message = "was measured on the device 'mlx'; give the file of mebp calibrate --device cpu"

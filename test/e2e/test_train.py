@@ -411,7 +411,10 @@ def test_a_plan_is_not_written_over_something_else(bundle, data, tmp_path):
     for _ in range(2):
         assert mebpc(plan).returncode == 0 and json.loads(plan.read_text())["peak_bytes"]
     before = model.read_bytes()
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 200_000)
     for file, reason in (
+        (deep, "exists and is not a plan of mebpc; choose another"),
         (data, "exists and is not a plan of mebpc; choose another"),
         (model, "is also the model, which would be lost; choose another"),
         (tmp_path, "something else is there; choose another"),
