@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from mebp.data.content import check_no_nul, check_text
 from mebp.errors import Error, translate_errors
 from mebp.files import file_version
 
@@ -26,7 +27,9 @@ class DataFile:
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self._file = path, file
-        self.head = file.peek(_BLOCK)[:_BLOCK].removeprefix(_MARK).decode(errors="replace")
+        head = file.peek(_BLOCK)[:_BLOCK]
+        check_text(path, head)
+        self.head = head.removeprefix(_MARK).decode(errors="replace")
 
     def blocks(self) -> Iterator[str]:
         """The text in parts of 64 KiB."""
@@ -34,6 +37,7 @@ class DataFile:
         offset, line = 0, 1
         while True:
             content = self._file.read(_BLOCK)
+            check_no_nul(self.path, line, offset, content)
             held = len(decoder.getstate()[0])  # bytes of a character that the last part has cut
             try:
                 text = decoder.decode(content, final=not content)
@@ -64,6 +68,7 @@ class DataFile:
         """Those that are not blank. str.splitlines would also split at separators that JSON allows within a string."""
         offset = 0
         for number, content in enumerate(self._file, 1):
+            check_no_nul(self.path, number, offset, content)
             try:
                 line = content.decode()
             except UnicodeDecodeError as error:
