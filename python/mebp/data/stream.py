@@ -65,7 +65,13 @@ class DataFile:
             yield from ((number, self._parse(number, line)) for number, line in self._lines())
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Those that are not blank. str.splitlines would also split at separators that JSON allows within a string."""
+        """Those that are not blank, without their ends."""
+        for number, line in self.lines():
+            if line.strip():
+                yield number, line.removesuffix("\n")
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Each with its number. str.splitlines would also split at separators that JSON allows within a string."""
         offset = 0
         for number, content in enumerate(self._file, 1):
             check_no_nul(self.path, number, offset, content)
@@ -73,9 +79,7 @@ class DataFile:
                 line = content.decode()
             except UnicodeDecodeError as error:
                 raise self._not_text(number, offset + error.start) from error
-            line = line if offset else line.removeprefix("\ufeff")
-            if line.strip():
-                yield number, line.removesuffix("\n")
+            yield number, line if offset else line.removeprefix("\ufeff")
             offset += len(content)
 
     def _parse(self, first_line: int, text: str) -> object:
