@@ -62,7 +62,7 @@ def loadable(folder: Path, expected: Collection[str]) -> Iterator[Path]:
         names = plain_names(file, read_header(file)) if file.is_file() else {}
     except Error:
         names = {}  # whatever is wrong, the runtime says it
-    odd = next((name for name, plain in names.items() if plain not in expected), None)
+    odd = next((name for name, plain in names.items() if ".lora_" in plain and plain not in expected), None)
     if odd is not None:
         module = _WRAPPERS.sub("", names[odd])
         right = [name for name in expected if name.endswith(f".{module}")]
