@@ -214,7 +214,7 @@ def test_values_are_learned(bundle, folder, kind):
 
 @pytest.mark.parametrize("kind", ["shared", "own"])
 def test_command(bundle, folder, tmp_path, kind):
-    def run(name, steps, *more):
+    def run(name, steps, *more, kind=kind):
         return command("train", bundle, "--data", folder / "prompts.jsonl", "--objective", "ppo", "--reward",
                        f"{folder / 'rewards.py'}:high", "--max-completion", ROOM, "--lr", 2e-2,
                        "--num-ppo-epochs", 2, "--num-mini-batches", 2, "--accumulate", 4, "--steps", steps,
@@ -237,7 +237,7 @@ def test_command(bundle, folder, tmp_path, kind):
     assert steps[0].metrics["objective/scores"] == steps[3].metrics["objective/scores"]
     assert steps[0].metrics["val/ratio"] == pytest.approx(1, abs=1e-5)
     if kind == "own":
-        refused = run("parts", 8, "--resume", "--value-model", "shared")
+        refused = run("parts", 8, "--resume", kind="shared")
         assert refused.returncode == 2 and "has tensors that this session does not keep" in refused.stderr
         more = run("more", 1, "--adapter", tmp_path / "whole-adapter")  # both go on
         assert more.returncode == 0, more.stderr

@@ -144,8 +144,9 @@ def test_nobody_else_s_text_becomes_a_regular_expression():
 
 MATCHING = {f"re.{name}" for name in ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall",
                                       "finditer")}  # fmt: skip
-# What a pattern may hold beside text: our own constants, options' own names, and what is escaped.
-OURS = {"label", "_NUMBER", "flag(other)", "'|'.join([*own, _HOMES])"}
+# What a pattern may hold beside text: our own constants, options' own names, classes of characters that data/cuts.py
+# chooses of its own, and what is escaped.
+OURS = {"label", "_DELIMITERS", "before", "after", "line_end", "_NUMBER", "flag(other)", "'|'.join([*own, _HOMES])"}
 
 
 def is_ours(pattern: ast.expr) -> bool:
