@@ -146,7 +146,7 @@ MATCHING = {f"re.{name}" for name in ("compile", "match", "search", "fullmatch",
                                       "finditer")}  # fmt: skip
 # What a pattern may hold beside text: our own constants, options' own names, classes of characters that data/cuts.py
 # chooses of its own, and what is escaped.
-OURS = {"label", "before", "after", "line_end", "flag(other)", "'|'.join([*own, _HOMES])"}
+OURS = {"label", "before", "after", "line_end", "at_line", "flag(other)", "'|'.join([*own, _HOMES])"}
 
 
 def is_ours(pattern: ast.expr) -> bool:
