@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from mebp import arrays, generation, session_options
+from mebp.adapters.keys import loadable
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
@@ -440,7 +441,8 @@ class Session(Sequences):
         Raises mebp.Error, with nothing taken, where the adapter is not LoRA as this bundle computes it: of another
         rank, alpha, target layers or shapes, or with parts (DoRA, biases, saved modules) that would be lost.
         """
-        self._session.load_adapter(os.fspath(own_files(user_path(folder))))
+        with loadable(own_files(user_path(folder)), self._shapes) as readable:
+            self._session.load_adapter(os.fspath(readable))
 
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.

@@ -33,7 +33,11 @@ def rates(found) -> dict[str, float | None]:
 def test_everything_is_found_without_layers_on_the_device(folder, precision, wire):
     _, edge, cloud = compile_both(folder, precision, (0, 0), *wire)
     found = audit(edge, cloud, threads=1)
-    assert rates(found) == {"ids": 1, "generated tokens": 1, "labels": 1, "M": 1}
+    # In bf16 the kernels round otherwise than numpy: on AVX2 one token has two logits 4e-4 apart, within a rounding.
+    others = 1 if precision == "bf16" else 0
+    generated = rates(found)["generated tokens"]
+    assert rates(found) == {"ids": 1, "generated tokens": generated, "labels": 1, "M": 1}
+    assert generated >= 1 - others / (SEQUENCE - 1)
     assert {attack.what: attack.of for attack in found.attacks} == {
         "ids": SEQUENCE, "generated tokens": SEQUENCE - 1, "labels": SEQUENCE - 1, "M": 12}  # fmt: skip
     assert found.worst_m_error < (2e-2 if precision == "bf16" or wire else 2e-6)

@@ -93,7 +93,9 @@ def test_every_test_that_a_page_names_is_there():
     sources = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "test").rglob("*.[cp][py]*")]
     functions = {name for text in sources for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
     tests = {
-        ".".join(pair) for text in sources for pair in re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", text, re.MULTILINE)
+        ".".join(pair)
+        for text in sources
+        for pair in re.findall(r"^TEST(?:_F|_P)?\((\w+), (\w+)\)", text, re.MULTILINE)
     }
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 15 and not named - functions

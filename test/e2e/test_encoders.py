@@ -153,7 +153,7 @@ def test_adapter_gives_the_same_logits_in_peft(trained):
     settings = json.loads((folder / "adapter" / "adapter_config.json").read_text())
     assert settings["task_type"] == "SEQ_CLS" and settings["modules_to_save"] == ["classifier"]
     card = (folder / "adapter" / "README.md").read_text()
-    assert "pipeline_tag: text-classification" in card and "The classes are bakery (0), harbour (1)." in card
+    assert "pipeline_tag: text-classification" in card and "The classes are `bakery` (0), `harbour` (1)." in card
     assert "perplexity" not in card
     base = AutoModelForSequenceClassification.from_pretrained(folder / "source")
     model = peft.PeftModel.from_pretrained(base, folder / "adapter").eval()

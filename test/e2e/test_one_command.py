@@ -135,15 +135,17 @@ def test_every_option_arrives(model, cached, samples):
 
 def test_private_lora(model, cached, samples, tmp_path):
     """mebpc's --adapter, which names a folder here, goes by another name; its refusals, too."""
-    given = ["train", model, "--data", samples, "--steps", 2, "--adapter-kind", "private-lora"]
-    run = command(*given, "--rank-down", 4, "--rank-up", 6, "--share-a", "--split-layers", "0-0", "--adapter-out",
-                  tmp_path / "adapter")  # fmt: skip
+    given = ["train", model, "--data", samples, "--steps", 2]
+    private = ["--adapter-kind", "private-lora"]
+    run = command(*given, *private, "--rank-down", 4, "--rank-up", 6, "--share-a", "--split-layers", "0-0",
+                  "--adapter-out", tmp_path / "adapter")  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "PrivateLoRA of ranks 4 down and 6 up, on q_proj, k_proj, v_proj" in run.stdout
     assert (tmp_path / "adapter" / "private_lora.safetensors").exists()
     taking = listed_kinds("rank-up")
     for more, why in [
-        (["--lora-rank", 4], "--lora-rank: is not for --adapter-kind private-lora; give --rank-down and --rank-up"),
+        ([*private, "--lora-rank", 4],
+         "--lora-rank: is not for --adapter-kind private-lora; give --rank-down and --rank-up"),
         (["--adapter-kind", "lora", "--rank-up", 4],
          f"--rank-up: is not for --adapter-kind lora; leave it out, or give --adapter-kind {taking}"),
     ]:  # fmt: skip
@@ -333,7 +335,7 @@ def test_refusals(model, bundle, cached, samples, tmp_path, capsys):
     folder = tmp_path / "folder"
     folder.mkdir()
     assert refused(model, "--data", folder) == (
-        f"mebp: {folder}: has no train.jsonl; name the file to train on so, or give a file\n"
+        f"mebp: {folder}: has no file to train on; put one there, or give a file\n"
     )
     with pytest.raises(Error) as caught:
         mebp.train(folder, samples, progress=False)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 
 import mebp
 from mebp.verification.comparison import relative_error
@@ -53,6 +54,12 @@ def test_an_adapter_of_peft_computes_the_same(model_and_bundle, tmp_path, dtype)
     with torch.no_grad():
         expected = adapted.float()(input_ids=ids).logits.numpy()
     assert relative_error(session.logits(ids.numpy()), expected) < 1e-5
+    # With the adapter's name in the keys, as a state_dict of PEFT's model has them.
+    file, before = tmp_path / "adapter" / "adapter_model.safetensors", session.trainables()
+    save_file({key.replace(".weight", ".default.weight"): values for key, values in load_file(file).items()}, file)
+    named = mebp.Session(bundle)
+    named.load_adapter(tmp_path / "adapter")
+    assert all(np.array_equal(values, before[key]) for key, values in named.trainables().items())
 
 
 @pytest.mark.parametrize(

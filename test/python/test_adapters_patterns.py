@@ -144,13 +144,15 @@ def test_nobody_else_s_text_becomes_a_regular_expression():
 
 MATCHING = {f"re.{name}" for name in ("compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall",
                                       "finditer")}  # fmt: skip
-# What a pattern may hold beside text: our own constants, options' own names, and what is escaped.
-OURS = {"label", "_NUMBER", "flag(other)", "'|'.join([*own, _HOMES])"}
+# What a pattern may hold beside text: our own constants, options' own names, classes of characters that data/cuts.py
+# chooses of its own, and what is escaped.
+OURS = {"label", "before", "after", "line_end", "at_line", "flag(other)", "'|'.join([*own, _HOMES])"}
 
 
 def is_ours(pattern: ast.expr) -> bool:
     if isinstance(pattern, ast.JoinedStr):
         parts = [ast.unparse(each.value) for each in pattern.values if isinstance(each, ast.FormattedValue)]
-        return all(part in OURS or part.startswith("re.escape(") for part in parts)
+        # A name in capitals is a constant of a module.
+        return all(part in OURS or part.strip("_").isupper() or part.startswith("re.escape(") for part in parts)
     # `text` of adapters/patterns.py is one class, for one character.
     return isinstance(pattern, ast.Constant) or ast.unparse(pattern) == "text"

@@ -85,7 +85,7 @@ OBJECTS = "write one object a line, or one array of objects"
         ('["a"]', f"is a string; {OBJECTS}"),
         ('[{"text": "a"}] 1', f"is not JSON (Extra data, column 17); {OBJECTS}"),
         ("{}", f"is empty; {WANTED}"),
-        ({"query": "a", "reply": "b"}, f'has "query" and "reply"; {WANTED}, or name your columns with --columns'),
+        ({"query": "a", "reply": "b"}, f'has "query" and "reply"; {WANTED}'),
         ({"prompt": "a"}, f'has no "completion"; {WANTED}'),
         ({"completion": "a"}, f'has no "prompt"; {WANTED}'),
         ({"text": "a", "messages": TURNS}, 'has both "text" and "messages"; keep one of them'),
@@ -368,24 +368,3 @@ def test_an_array_without_entries_is_refused(tmp_path):
     with pytest.raises(Error) as caught:
         read_samples(tmp_path / "data.json")
     assert str(caught.value) == f"{tmp_path}/data.json: has no samples; give another file"
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("data.csv", "a,b\n1,2\n"),
-        ("data.CSV", "a"),
-        ("data.tsv", "a\tb\n"),
-        ("data.txt", '"Prompt", "Completion"\r\n"a","b"\r\n'),
-        ("data.txt", "id;question;answer\n1;a;b\n"),
-        ("data", "instruction\tinput\toutput\na\t\tb\n"),
-    ],
-)
-def test_a_table_is_refused(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(Error) as caught:
-        read_samples(tmp_path / name)
-    assert str(caught.value) == (
-        f"{tmp_path / name}: is a table (CSV); write each row as a JSON line, "
-        '{"prompt": "...", "completion": "..."}, to a .jsonl file'
-    )

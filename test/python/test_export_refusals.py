@@ -275,7 +275,8 @@ def test_shards_that_lead_out(shard: str, folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": shard}}))
-    assert refusal(folder, tmp_path) == f"{index}: shard '{shard}' is not a plain file name; save the model again"
+    shown = shard.replace("\0", r"\x00")
+    assert refusal(folder, tmp_path) == f"{index}: shard '{shown}' is not a plain file name; save the model again"
 
 
 def test_shard_missing(tmp_path: Path) -> None:

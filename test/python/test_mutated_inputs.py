@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of what Python reads, files that people write and a bundle's manifest: each is read or refused by one line,
-and nothing else is raised. The runtime's own readers have test/fuzz."""
+"""Mutants of what Python reads, files that people write, a bundle's manifest, a state's records and references: each
+is read or refused by one line, and nothing else is raised. The runtime's own readers have test/fuzz."""
 
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mebp.data.reading import read_samples
+from mebp.data.reference_file import MadeFrom, ReferenceFile, open_reference
 from mebp.errors import Error
 from mebp.inspect import describe, storage_options
+from mebp.training import state
 from mebp.training.config import read_config
+from mebp.training.objectives.groups import _Scored
+from mebp.training.standing import Standing
 from support.opened import Opened
 
 MUTANTS = 1500
@@ -107,3 +112,45 @@ def test_manifest(tmp_path):
         return storage_options(describe(Opened(path.read_bytes())))
 
     hold(tmp_path / "manifest.json", [json.dumps(MANIFEST, indent=2).encode()], read)
+
+
+class Loaded:
+    """A session whose state travelled with what a file has."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load_state(self, folder: Path) -> bytes:
+        return self.path.read_bytes()
+
+
+def test_records(tmp_path):
+    kept = _Scored(np.array([5, 6], np.int32), np.array([7, 8], np.int32), 0.5, np.array([True, False]))
+    standing = Standing(3.0, [3.0, 2.5], 4, 2, 2.5, 1)
+    objective = {"outcome": {"reward": 0.5}, "rollout": [kept.saved()], "equal": [1, 0]}
+    description = {"--lr": 1e-3, "standing": standing.stored(), "objective": objective, "reports": {"wandb": "a"}}
+
+    def read(path: Path) -> None:
+        found = state.load(Loaded(path), tmp_path, {"--lr": 1e-3})
+        with state.restoring(tmp_path):
+            restored = Standing.restored(found.get("standing"))
+            restored.step(2.0)
+            restored.has_exploded(100)
+            for each in state.records(found, "objective").get("rollout", []):
+                _Scored.restored(each).spread(np.ones(1))
+            state.records(found, "reports")
+
+    hold(tmp_path / "records.json", [json.dumps(description).encode()], read)
+
+
+def test_reference_files(tmp_path):
+    lengths, made_from = [2, 3], MadeFrom("b", "a", "d")
+    path = tmp_path / "seed"
+    open_reference(path, made_from, lengths).get(0, lambda: np.array([-1, -2]))
+
+    def read(path: Path) -> None:
+        reference = ReferenceFile(path, made_from, lengths)
+        for index, length in enumerate(lengths):
+            assert np.isfinite(reference.get(index, lambda length=length: np.zeros(length))).all()
+
+    hold(tmp_path / "reference.safetensors", [path.read_bytes()], read)

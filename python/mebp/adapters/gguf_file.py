@@ -14,6 +14,9 @@ from mebp.gguf.container import read_container
 
 _ADVICE = "convert the adapter again"
 _ALPHA = "adapter.lora.alpha"
+_ACTIVATED = "adapter.alora.invocation_tokens"  # of an adapter that is off up to these; none: it is always on
+# The last two only tell servers what the adapter is for.
+_KEYS = ("adapter.type", _ALPHA, _ACTIVATED, "adapter.lora.task_name", "adapter.lora.prompt_prefix")
 
 
 def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
@@ -23,6 +26,9 @@ def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
     if kind != ("adapter", "lora"):
         general, special = (name and name[:60] for name in kind)
         raise Error(f"{file}: is not a LoRA adapter (general.type is {general}, adapter.type {special}); give one")
+    for key, value in container.metadata.items():
+        if key.startswith("adapter.") and (key not in _KEYS or (key == _ACTIVATED and value)):
+            raise Error(f"{file}: {key} is not supported; train the adapter without it")
     architecture = architecture_named(container.text("general.architecture"), f"{file}")
     alpha = read_scale(container.real(_ALPHA, needed=True), f"{file}: {_ALPHA}", _ADVICE)
     factors: dict[str, dict[str, np.ndarray]] = {}

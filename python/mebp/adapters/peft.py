@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
+from mebp.adapters.keys import TENSORS, check_prefix, plain_names
 from mebp.adapters.patterns import LayerPatterns
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
@@ -18,7 +19,7 @@ from mebp.files import own_file, read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
 
-CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
 _ADVICE = "save the adapter again"
 _FACTOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 # What changes what is computed, and is not in the tensors' own names; each is off where it is null, false or empty.
@@ -44,8 +45,11 @@ def read_peft(folder: Path) -> Adapter:
     if not (folder / TENSORS).is_file() and (folder / "adapter_model.bin").is_file():
         raise Error(f"{folder}: weights only as .bin; save the adapter as safetensors")
     factors: dict[str, dict[str, np.ndarray]] = {}
-    for name, values in read_tensors(own_file(folder / TENSORS), _ADVICE).items():
-        match = _FACTOR.fullmatch(name)
+    tensors = read_tensors(own_file(folder / TENSORS), _ADVICE)
+    plain = plain_names(folder / TENSORS, tensors)
+    for name, values in tensors.items():
+        check_prefix(folder / TENSORS, name, plain[name])
+        match = _FACTOR.fullmatch(plain[name])
         if match is None:
             raise Error(f"{folder / TENSORS}: has '{name}', and only LoRA of linear layers is supported; train or save "
                         "the adapter without it")  # fmt: skip

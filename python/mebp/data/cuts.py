@@ -66,9 +66,9 @@ class Cuts:
         whole = [backend.encode(probe, add_special_tokens=False) for probe in probes]
         space = re.compile(f" (?={after})(?<={before} )")
         for line_end, adds_space in ((line, False), (None, False), (None, True)):
-            pattern = f"(?<={before})(?= {after})" + (f"|(?<={before}\n)(?={line_end})" if line_end else "")
+            at_line = f"|(?<={before}\n)(?={line_end})" if line_end else ""
             end = re.compile(f"\n(?={line_end})(?<={before}\n)") if line_end else None
-            cuts = cls(space, end, re.compile(pattern), adds_space)
+            cuts = cls(space, end, re.compile(f"(?<={before})(?= {after}){at_line}"), adds_space)
             if cuts._holds(backend, probes, whole):
                 return replace(cuts, places=not adds_space and cuts._keeps_places(backend, probes, whole))
         return cls(None)

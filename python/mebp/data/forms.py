@@ -103,7 +103,7 @@ def _refuse(where: str, entry: Mapping[str, object]) -> None:
     if len(missing) < len(begun.required):
         raise Error(f'{where}: has no "{missing[0]}"; {_WANTED}')
     found = f"has {' and '.join(map(json.dumps, entry))}" if entry else "is empty"
-    raise Error(f"{where}: {found}; {_WANTED}, or name your columns with --columns")
+    raise Error(f"{where}: {found}; {_WANTED}")
 
 
 def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of data files: plain text, JSON lines, or a JSON array."""
+"""Samples of data files: plain text, JSON lines, a JSON array, or a table."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,18 +8,17 @@ from pathlib import Path
 from mebp.data.forms import Document, Form, Sample, find_form, read_sample
 from mebp.data.json_values import check_value, kind
 from mebp.data.stream import WANTED, DataFile, opened
+from mebp.data.table import is_table, rows_of
 from mebp.errors import Error
 
 _JSON_NAMES = (".jsonl", ".json", ".ndjson")
 _JSON_BEGINNING = re.compile(r'\s*(\[\s*)?\{\s*["}]')
-_TABLE_NAMES = (".csv", ".tsv")
-_TABLE_COLUMNS = ({"prompt", "completion"}, {"instruction", "output"}, {"question", "answer"})
 
 
 class SampleFiles:
     """The samples of files one after the other, all of one form, read as a stream.
 
-    A file is JSON by its name (.jsonl, .json) or by how it begins; all else is one text.
+    A file is JSON or a table by its name (.jsonl, .json, .csv, .tsv) or by how it begins; all else is one text.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -35,12 +34,7 @@ class SampleFiles:
         """The same, with plain text in parts, each of which has to be read before the next sample."""
         for path in self.files:
             with opened(path) as file:
-                if _is_table(path, file.head):
-                    raise Error(
-                        f'{path}: is a table (CSV); write each row as a JSON line, {{"prompt": "...", "completion": '
-                        '"..."}, to a .jsonl file'
-                    )
-                if _is_json(path, file.head):
+                if is_table(path, file.head) or _is_json(path, file.head):
                     yield from self._samples(path, file)
                 else:
                     self._check_form(path, 0, None)
@@ -83,7 +77,7 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict]]:
-    """Each object of a JSON file, at least one, with the line that it begins in."""
+    """Each object of a JSON file or row of a table, at least one, with the line that it begins in."""
     with opened(path) as file:
         yield from objects_of(path, file)
 
@@ -91,7 +85,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict]]:
 def objects_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict]]:
     """The same of an open file."""
     found = False
-    for number, entry in file.entries():
+    for number, entry in rows_of(path, file) if is_table(path, file.head) else file.entries():
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
         check_value(f"{path}:{number}", entry)
@@ -115,10 +109,3 @@ def _some_text(path: Path, blocks: Iterator[str]) -> Iterator[str]:
 def _is_json(path: Path, head: str) -> bool:
     # JSON of another name would be learned as text, with its braces and quotes.
     return path.suffix.lower() in _JSON_NAMES or _JSON_BEGINNING.match(head) is not None
-
-
-def _is_table(path: Path, head: str) -> bool:
-    if path.suffix.lower() in _TABLE_NAMES:
-        return True
-    columns = {column.strip(" \t\r\"'").lower() for column in re.split("[,;\t]", head.split("\n", 1)[0])}
-    return any(columns >= expected for expected in _TABLE_COLUMNS)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from mebp.data.content import check_no_nul, check_text
 from mebp.errors import Error, translate_errors
 from mebp.files import file_version
 
@@ -26,7 +27,9 @@ class DataFile:
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self._file = path, file
-        self.head = file.peek(_BLOCK)[:_BLOCK].removeprefix(_MARK).decode(errors="replace")
+        head = file.peek(_BLOCK)[:_BLOCK]
+        check_text(path, head)
+        self.head = head.removeprefix(_MARK).decode(errors="replace")
 
     def blocks(self) -> Iterator[str]:
         """The text in parts of 64 KiB."""
@@ -34,6 +37,7 @@ class DataFile:
         offset, line = 0, 1
         while True:
             content = self._file.read(_BLOCK)
+            check_no_nul(self.path, line, offset, content)
             held = len(decoder.getstate()[0])  # bytes of a character that the last part has cut
             try:
                 text = decoder.decode(content, final=not content)
@@ -61,16 +65,21 @@ class DataFile:
             yield from ((number, self._parse(number, line)) for number, line in self._lines())
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Those that are not blank. str.splitlines would also split at separators that JSON allows within a string."""
+        """Those that are not blank, without their ends."""
+        for number, line in self.lines():
+            if line.strip():
+                yield number, line.removesuffix("\n")
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Each with its number. str.splitlines would also split at separators that JSON allows within a string."""
         offset = 0
         for number, content in enumerate(self._file, 1):
+            check_no_nul(self.path, number, offset, content)
             try:
                 line = content.decode()
             except UnicodeDecodeError as error:
                 raise self._not_text(number, offset + error.start) from error
-            line = line if offset else line.removeprefix("\ufeff")
-            if line.strip():
-                yield number, line.removesuffix("\n")
+            yield number, line if offset else line.removeprefix("\ufeff")
             offset += len(content)
 
     def _parse(self, first_line: int, text: str) -> object:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables (CSV): each row is an object with the columns' names as keys."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mebp.data.forms import FORMS
+from mebp.data.marks import MARKS
+from mebp.data.stream import DataFile
+from mebp.errors import Error
+
+_NAMES = (".csv", ".tsv")
+_BEGINNINGS = ({"prompt", "completion"}, {"instruction", "output"}, {"question", "answer"})
+_DELIMITERS = ",;\t"
+_LONGEST_FIELD = 1 << 24  # characters; else a quote that is not closed would take the whole file into memory
+_KEYS = {key for form in FORMS for key in form.keys} | {"chosen", "rejected"}
+_MARKED = {"0": 0, "0.0": 0, "false": False, "1": 1, "1.0": 1, "true": True}
+
+
+def is_table(path: Path, head: str) -> bool:
+    """By the file's name, or by the columns that a file of any other name begins with."""
+    if path.suffix.lower() in _NAMES:
+        return True
+    columns = {column.strip(" \t\r\"'").lower() for column in re.split(f"[{_DELIMITERS}]", head.split("\n", 1)[0])}
+    return any(columns >= expected for expected in _BEGINNINGS)
+
+
+def rows_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict[str, object]]]:
+    """Each row below the header that is not blank, with the line that it begins in."""
+    csv.field_size_limit(_LONGEST_FIELD)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter_of(file.head)
+    lines = (line for _, line in file.lines())
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    columns: Sequence[str] = ()
+    while True:
+        number = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise Error(
+                f"{path}:{number}: has a quote that is not closed, text behind a closing quote, or a bare carriage "
+                'return; write fields with quotes or line ends in them as "...", with "" for each quote'
+            ) from error
+        if not any(fields):
+            continue
+        if not columns:
+            columns = _columns(f"{path}:{number}", fields)
+            continue
+        if len(fields) != len(columns):
+            raise Error(
+                f"{path}:{number}: has {len(fields)} fields where the header has {len(columns)}; put quotes around "
+                f"fields that have {_shown(delimiter)} in them"
+            )
+        yield number, {name: _value(name, field) for name, field in zip(columns, fields, strict=True)}
+
+
+def _delimiter_of(head: str) -> str:
+    """That of which the header has most; a comma if it has none."""
+    return max(_DELIMITERS, key=head.lstrip().split("\n", 1)[0].count)
+
+
+def _columns(where: str, fields: Sequence[str]) -> list[str]:
+    """The names of the header; those that mebp reads are known in any letter case."""
+    names = [name.strip(" \"'") for name in fields]
+    names = [name.lower() if name.lower() in _KEYS else name for name in names]
+    twice = next((name for index, name in enumerate(names) if name and name in names[:index]), None)
+    if twice:
+        raise Error(f'{where}: has two columns "{twice}"; rename one')
+    return names
+
+
+def _value(name: str, field: str) -> object:
+    """The text of a field; a number under a key that marks what is not to be learned, for a table has no types."""
+    return _MARKED.get(field.strip().lower(), field) if name in MARKS else field
+
+
+def _shown(delimiter: str) -> str:
+    return "tabs" if delimiter == "\t" else f"'{delimiter}'"
