@@ -8,6 +8,8 @@ from collections.abc import Iterable
 # What moves the cursor, turns the direction of writing or cannot be encoded; not the end of a line and the tab.
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
+STANDARD_OUTPUT = "standard output"
+
 
 def counted(number: int, noun: str) -> str:
     """ "1 step", "12,000 steps": the noun takes an s."""
@@ -27,10 +29,21 @@ def printable(text: str) -> str:
 
 
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
-    """Prints `text`, whoever wrote parts of it, on standard output or, with `error`, on standard error."""
-    print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=True)
+    """Prints `text`, whoever wrote parts of it, on standard output or, with `error`, on standard error.
+
+    An OSError that says why it cannot has the stream as its file's name.
+    """
+    _print(printable(str(text)), end, error)
 
 
 def answer(text: str, *, end: str = "\n") -> None:
     """Prints what a model wrote: on a terminal as `say` does, and as it is into a file or a pipe."""
-    print(printable(text) if sys.stdout.isatty() else text, end=end, flush=True)
+    _print(printable(text) if sys.stdout.isatty() else text, end)
+
+
+def _print(text: str, end: str, error: bool = False) -> None:
+    try:
+        print(text, end=end, file=sys.stderr if error else sys.stdout, flush=True)
+    except OSError as failure:
+        failure.filename = "standard error" if error else STANDARD_OUTPUT
+        raise

@@ -16,7 +16,7 @@ from typing import NoReturn
 import mebp
 from mebp.errors import Error, reason
 from mebp.files import user_path
-from mebp.words import say
+from mebp.words import STANDARD_OUTPUT, say
 
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python would complain when it flushes again at its end. Whoever reads no more need not be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if status == 0 and not isinstance(error, BrokenPipeError):
-            _fail(f"standard output: cannot be written ({reason(error)}); make room or choose another file")
+            _fail(_unwritten(error))
         return status or FAILED
     return status
 
@@ -142,6 +142,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return FAILED
     except OSError as error:
+        if error.filename == STANDARD_OUTPUT:
+            return _fail(_unwritten(error))
         return _fail(
             f"{error.filename or 'the system'}: {reason(error)}; check the path and the free space on the disk"
         )
@@ -174,6 +176,10 @@ def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     for name in commands.keys() & set(chosen):
         import_module(f"mebp.cli.{name}").add_arguments(commands[name])
     return parser, commands
+
+
+def _unwritten(error: OSError) -> str:
+    return f"{STANDARD_OUTPUT}: cannot be written ({reason(error)}); make room or choose another file"
 
 
 def _fail(message: object) -> int:
