@@ -27,6 +27,7 @@ from mebp.training.objectives.groups import Groups
 ASKED = [{"role": "user", "content": "Who?"}]
 ANSWERED = [*ASKED, {"role": "assistant", "content": "Me."}]
 TWICE = [*ANSWERED, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+CALLS = [{"type": "function", "function": {"name": "f", "arguments": {}}}]
 SPECIAL = ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|end|>", "<|stop|>")
 
 # As GLM 4: nothing of its own ends an answer.
@@ -37,6 +38,8 @@ GLM = (
 )
 OWN = GLM.replace("{% endfor %}", "{{ '<|end|>\n' }}{% endfor %}")
 SEVERAL = GLM.replace("{% endfor %}", "{% if m.role == 'assistant' %}{{ '<|end|><|stop|>' }}{% endif %}{% endfor %}")
+SPACED = GLM.replace("{% for m in messages %}", "{% for m in messages %}{{ '' if loop.first else '\n\n' }}")
+SPACED = SPACED.replace("{{ '<|assistant|>' }}", "{{ '\n\n<|assistant|>' }}")
 LOSING = "{{ '<|user|>' }}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"  # as for images alone
 
 
@@ -71,7 +74,7 @@ def names(tokenizer: Tokenizer, ids: Sequence[int]) -> set[str]:
 
 def test_the_next_turn_s_mark_ends_an_answer(tmp_path):
     tokenizer = make(tmp_path, GLM)
-    calling = [{**ANSWERED[1], "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}]
+    calling = [{**ANSWERED[1], "tool_calls": CALLS}]
     result = [{"role": "tool", "content": "4"}]
     masked = [*TWICE[:3], {**TWICE[3], "weight": 0}]
     found = learned(tmp_path, tokenizer, ANSWERED, TWICE, ASKED + calling, ASKED + calling + result + TWICE[3:], masked)
@@ -82,6 +85,12 @@ def test_the_next_turn_s_mark_ends_an_answer(tmp_path):
         "\nMe.\ncalls<|observation|>\nSo.<|user|>",
         "\nMe.<|user|>",
     ]
+    assert names(tokenizer, Chat(tokenizer).stop_tokens()) == {"<|endoftext|>", "<|user|>", "<|observation|>"}
+
+
+def test_space_before_the_next_turn_s_mark_belongs_to_the_end(tmp_path):
+    tokenizer = make(tmp_path, SPACED)
+    assert learned(tmp_path, tokenizer, TWICE) == ["\nMe.\n\n<|user|>\nSo.\n\n<|user|>"]
     assert names(tokenizer, Chat(tokenizer).stop_tokens()) == {"<|endoftext|>", "<|user|>", "<|observation|>"}
 
 
@@ -201,8 +210,11 @@ THINKING = [*ASKED, {"role": "assistant", "content": "<think>\nHm.\n</think>\nMe
         (CLOSED, ANSWERED, "Me.<|im_end|>"),
         (CLOSED.replace("<think>", "<|START_THINKING|>").replace("</think>", "<|END_THINKING|>"), ANSWERED,
          "Me.<|im_end|>"),
+        (LEFT_OUT.replace("think>", "seed:think>"), ANSWERED, "Me.<|im_end|>"),
+        ("{% for m in messages %}{{ '<|im_start|>' + m.content }}{% endfor %}",
+         [{"role": "user", "content": "Say <think>"}, ANSWERED[1]], "<|im_start|>Me.<|im_start|>"),
     ],
-    ids=["left out", "left out, with one", "empty", "empty, with one", "closed", "other marks"],
+    ids=["left out", "left out, with one", "empty", "empty, with one", "closed", "other marks", "a name", "a question"],
 )  # fmt: skip
 def test_a_prompt_that_opens_a_thought(tmp_path, template, turns, answer):
     tokenizer = make(tmp_path, template, special=("<|endoftext|>", "<|im_start|>", "<|im_end|>"), plain=("<think>",))
@@ -217,6 +229,11 @@ def test_preferences_by_such_templates(tmp_path, template, end):
     path.write_text(json.dumps({"prompt": ASKED, "chosen": chosen, "rejected": rejected}))
     (row,) = load_preferences(path, tokenizer, 60).rows
     texts = [tokenizer.backend.decode(ids, skip_special_tokens=False) for ids in (row.prompt, row.chosen, row.rejected)]
+    call = [{**chosen[0], "tool_calls": CALLS}]
+    path.write_text(json.dumps({"prompt": ASKED, "chosen": call, "rejected": rejected}))
+    (called,) = load_preferences(path, tokenizer, 60).rows
+    if template == GLM:
+        assert tokenizer.backend.decode(called.chosen, skip_special_tokens=False) == "\nMe.\ncalls<|observation|>"
     line = "" if template == LEFT_OUT else "\n"
     assert texts[0].endswith("assistant\n" if template == LEFT_OUT else "<|assistant|>")
     assert texts[1:] == [f"{line}Me.{end}", f"{line}No.{end}"]

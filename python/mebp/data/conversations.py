@@ -12,7 +12,7 @@ from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
 from mebp.data.template_process import Answer, Asked, Part, Refused
-from mebp.data.thoughts import EMPTY_THOUGHT, without_thought
+from mebp.data.thoughts import EMPTY_THOUGHT
 from mebp.data.turn_ends import TurnEnds
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
@@ -85,7 +85,7 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
                 _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
         except Error as error:
             raise Error(f"{sample.where}: {error}; change the conversation") from error
-        yield _with_ends(_turns_between(sample, text, others), sample, ends)
+        yield _with_ends(_turns_between(sample, text, others, ends.thought), sample, ends)
 
 
 def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:
@@ -152,10 +152,10 @@ def _find_marks(text: str, marked: str) -> list[Span]:
     return spans if plain == text else []
 
 
-def _turns_between(sample: Conversation, text: str, others: Sequence[Answer]) -> Turns:
-    rendered = iter(others)
+def _turns_between(sample: Conversation, text: str, others: Sequence[Answer], thought: str) -> Turns:
+    rendered, whole = iter(others), len(sample.messages)
     spans = [
-        _span_between(next(rendered), next(rendered) if index + 1 < len(sample.messages) else text, text)
+        _span_between(next(rendered), next(rendered) if index + 1 < whole else text, text, thought)
         for index in _answers(sample)
     ]
     if spans[-1] is None:
@@ -170,10 +170,10 @@ def _turns_between(sample: Conversation, text: str, others: Sequence[Answer]) ->
     return Turns(text, found, marked=False, complete=True)
 
 
-def _span_between(before: Answer, through: Answer, text: str) -> Span | None:
+def _span_between(before: Answer, through: Answer, text: str, thought: str) -> Span | None:
     if isinstance(before, Refused) or isinstance(through, Refused):  # some refuse a conversation that stops here
         return None
-    before = without_thought(before)
+    before = before.removesuffix(thought)  # an answer's text may have another
     if not (text.startswith(through) and through.startswith(before)):
         return None
     return len(before), len(through)

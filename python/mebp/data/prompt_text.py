@@ -10,7 +10,6 @@ from pathlib import Path
 from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.json_values import read_string
 from mebp.data.template_process import Answer, Asked, Part
-from mebp.data.thoughts import without_thought
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error, translate_errors
@@ -83,7 +82,7 @@ class PromptTokens:
             return ChatTemplate(self._tokenizer, now=datetime.fromtimestamp(self._path.stat().st_mtime))
 
     def _ids(self, text: PromptText, rendered: Iterator[list[Answer]]) -> tuple[list[int], list[list[int]]]:
-        where = text.where
+        where, ends = text.where, self._ends.after(text.prompt)
         if isinstance(text.prompt, str):
             start, encode = text.prompt, self._tokenizer.encode_document
             wholes = [start + completion for completion in text.completions.values()]
@@ -94,7 +93,7 @@ class PromptTokens:
             except Error as error:
                 raise Error(f"{where}: {error}; change the conversation") from error
             if not all(whole.startswith(start) for whole in wholes):
-                start = without_thought(start)
+                start = start.removesuffix(ends.thought)
         prompt_ids = self.checked(where, encode(start), "the prompt")
         ids = []
         for (name, completion), whole in zip(text.completions.items(), wholes, strict=True):
@@ -103,14 +102,15 @@ class PromptTokens:
                     f"{where}: the chat template writes the prompt differently when an answer follows, so mebp cannot "
                     f'tell where {name} begins; give "prompt", "chosen" and "rejected" as text'
                 )
+            if not isinstance(completion, str):
+                whole += ends.after(completion[-1])
             whole_ids = encode(whole)
             rest = whole_ids[len(prompt_ids) :]
             if whole_ids[: len(prompt_ids)] != prompt_ids:
                 self.retokenized += 1
                 rest = self._tokenizer.encode(whole[len(start) :])
-            ends = self._ends.after(text.prompt)
-            if isinstance(completion, str) or ends.following:
-                rest += [ends.end] * (rest[-1:] != [ends.end])
+            if isinstance(completion, str) and rest[-1:] != [ends.end]:
+                rest.append(ends.end)
             ids.append(self.checked(where, rest, name))
         return prompt_ids, ids
 

@@ -2,13 +2,14 @@
 """Where an answer of the assistant ends: one rule for what is learned, for what stops a model that writes, and for what
 counts as a finished completion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
 from mebp.data.chat_template import ChatTemplate, has_template
 from mebp.data.template_process import Answer, Asked, Part
+from mebp.data.thoughts import opened_thought
 from mebp.tokenizer import Tokenizer
 
 _QUESTION = {"role": "user", "content": "A question"}
@@ -29,14 +30,15 @@ class TurnEnds:
     # answer to a user, and after one that calls a tool. Empty where there is no such mark.
     following: str = ""
     following_call: str = ""
+    thought: str = ""  # what a prompt opens behind the assistant's header, such as <think>
 
-    def after(self, message: dict) -> str:
+    def after(self, message: Mapping[str, object]) -> str:
         """What ends this turn of the assistant if nothing follows."""
         return (self.following_call if message.get("tool_calls") else "") or self.following
 
     def begins(self, text: str, position: int) -> int:
         """How many characters of `text` the mark of a next turn has at `position`."""
-        marks = {mark for mark in (self.following, self.following_call) if mark}
+        marks = (mark for mark in (self.following, self.following_call) if mark)
         return next((len(mark) for mark in marks if text.startswith(mark, position)), 0)
 
 
@@ -50,22 +52,23 @@ def turn_ends(tokenizer: Tokenizer, template: ChatTemplate) -> TurnEnds:
 
     If that is nothing, it is the mark with which the next turn begins (as in GLM 4).
     """
-    answered, calling = template.render_all([
-        Asked([_QUESTION, _ANSWER, _QUESTION], None, [Part(2), Part(3)]),
+    (prompt, *answered), calling = template.render_all([
+        Asked([_QUESTION, _ANSWER, _QUESTION], None, [Part(1, add_generation_prompt=True), Part(2), Part(3)]),
         Asked([_QUESTION, _CALLING, _RESULT], None, [Part(2), Part(3)]),
     ])  # fmt: skip
-    stated, marks = tokenizer.stop_tokens, {**tokenizer.added_tokens}
-    own = _own_mark(answered[0], tokenizer)
-    following = "" if own is not None else _next_mark(*answered, tokenizer)
-    following_call = _next_mark(*calling, tokenizer) if following else ""
-    found = {own} - {None} | {index for index, text in marks.items() if text and text in (following, following_call)}
-    end = own if own is not None else next((i for i, text in marks.items() if following and text == following), None)
+    own, following, following_call = _own_mark(answered[0], tokenizer), _NONE, _NONE
+    if own is None:
+        following = _next_mark(*answered, tokenizer)
+        own = following.token
+        following_call = _next_mark(*calling, tokenizer) if following.text else _NONE
+    found = {own, following_call.token} - {None}
     return TurnEnds(
-        frozenset(stated | found),
-        tokenizer.end_of_sequence if end is None else end,
+        frozenset(tokenizer.stop_tokens | found),
+        tokenizer.end_of_sequence if own is None else own,
         frozenset(tokenizer.special_tokens | found),
-        following,
-        following_call,
+        following.text,
+        following_call.text,
+        opened_thought(prompt) if isinstance(prompt, str) else "",
     )
 
 
@@ -87,6 +90,15 @@ class PromptEnds:
         return turn_ends(self._tokenizer, ChatTemplate(self._tokenizer))
 
 
+@dataclass(frozen=True)
+class _Mark:
+    text: str  # with the space before it
+    token: int | None
+
+
+_NONE = _Mark("", None)
+
+
 def _own_mark(through: Answer, tokenizer: Tokenizer) -> int | None:
     """The mark that the template writes behind the last answer."""
     if not isinstance(through, str) or _ANSWER["content"] not in through:
@@ -99,9 +111,11 @@ def _own_mark(through: Answer, tokenizer: Tokenizer) -> int | None:
     return next((token for token in together if token in tokenizer.stop_tokens), next(iter(together), None))
 
 
-def _next_mark(through: Answer, whole: Answer, tokenizer: Tokenizer) -> str:
+def _next_mark(through: Answer, whole: Answer, tokenizer: Tokenizer) -> _Mark:
     if not isinstance(through, str) or not isinstance(whole, str) or not whole.startswith(through):
-        return ""
-    begin = tokenizer.encode(whole[len(through) :].lstrip())[:1]
-    text = tokenizer.added_tokens.get(begin[0], "") if begin else ""
-    return text if whole.startswith(text, len(through)) else ""
+        return _NONE
+    rest = whole[len(through) :]
+    begin = rest.lstrip()
+    token = next(iter(tokenizer.encode(begin)), None)
+    text = tokenizer.added_tokens.get(token, "")
+    return _Mark(rest[: len(rest) - len(begin)] + text, token) if text and begin.startswith(text) else _NONE
