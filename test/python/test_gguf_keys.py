@@ -121,6 +121,43 @@ def test_factors_of_other_positions(factors, tmp_path):
     )
 
 
+def test_tensors_that_its_keys_do_not_make(tmp_path):
+    up = "blk.0.ffn_up.weight"
+    assert refusal(with_tensor(up, shape=(32, 32)), tmp_path) == (
+        f"tensor '{up}' has the shape [32, 32], and by the file's keys it is [64, 32]; download it again"
+    )
+    lacking = [each for each in LLAMA.tensors if each.name != up]
+    assert refusal(replace(LLAMA, tensors=lacking).bytes(), tmp_path) == f"lacks the tensor '{up}'; download it again"
+    for name, said in [
+        ("blk.0.attn_norm.bias", "has the tensor 'blk.0.attn_norm.bias', which is not known in architecture 'llama'; "
+         "export the model's Hugging Face folder"),
+        ("blk.0.attn_q.bias", "lacks the tensor 'blk.0.attn_k.bias'; download it again"),
+    ]:  # fmt: skip
+        tensors = [*LLAMA.tensors, Tensor(name, (32,))]
+        assert refusal(replace(LLAMA, tensors=tensors).bytes(), tmp_path) == said
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_one_of_several_files(part, tmp_path):
+    place = tmp_path / f"model-0000{part}-of-00002.gguf"
+    place.write_bytes(LLAMA.with_key("split.count", ("u16", 2)).bytes())
+    with pytest.raises(Error) as caught:
+        unpack_gguf(place, tmp_path / "unpacked")
+    assert str(caught.value) == (
+        f"{place}: is one of 2 files that make a model; join them with llama.cpp's llama-gguf-split --merge "
+        "model-00001-of-00002.gguf NEW.gguf, and give the new file"
+    )
+
+
+def test_a_window_that_llama_cpp_ends_with(tmp_path):
+    file = decoder("gemma3").with_key("gemma3.attention.sliding_window_pattern", ("u32", 1))
+    file = file.without("gemma3.rope.scaling.type", "gemma3.rope.scaling.factor")
+    assert refusal(file.bytes(), tmp_path) == (
+        "'gemma3.attention.sliding_window_pattern' is 1, which llama.cpp cannot compute; export the model's Hugging "
+        "Face folder"
+    )
+
+
 CONFIG = {"model_type": "llama", "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 1,
           "intermediate_size": 64, "num_attention_heads": 2, "rms_norm_eps": 1e-5, "vocab_size": 3}  # fmt: skip
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
@@ -132,26 +169,41 @@ TOKENIZER = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "pre_tok
     [
         ({"model_type": ["llama"]}, {}, "config.json: model type ['llama'] cannot be written as GGUF here; "),
         ({"vocab_size": 1 << 31}, {}, "config.json: vocab_size is 2147483648, and no model has more than 16777216 "),
-        ({"num_attention_heads": 0}, {}, "config.json: has a field that is not as transformers writes it ("),
-        ({"rope_parameters": [1]}, {}, "config.json: has a field that is not as transformers writes it ("),
-        ({"hidden_size": -32}, {}, "config.json: has -32 for llama.cpp's 'embedding_length', which GGUF cannot hold; "),
-        ({"head_dim": "x"}, {}, "config.json: has a field that is not as transformers writes it ("),
-        ({}, {"model": [1]}, "tokenizer.json: is not as tokenizers writes it ("),
-        ({}, {"added_tokens": [3]}, "tokenizer.json: is not as tokenizers writes it ("),
-        (
-            {},
-            {"model": {**TOKENIZER["model"], "vocab": {"a": "0"}}},
-            "tokenizer.json: is not as tokenizers writes it (",
-        ),
+        ({"num_attention_heads": 0}, {},
+         "config.json: 'num_attention_heads' is 0, which is not a whole number from 1 on"),
+        ({"hidden_size": 32.0}, {}, "config.json: 'hidden_size' is 32.0, which is not a whole number from 1 on"),
+        ({"head_dim": "x"}, {}, "config.json: 'head_dim' is 'x', which is not a whole number from 1 on"),
+        ({"rms_norm_eps": "1e-5"}, {}, "config.json: 'rms_norm_eps' is '1e-5', which is not a number from 0 on"),
+        ({"hidden_act": ["silu"]}, {}, "config.json: 'hidden_act' is ['silu'], which is not a text"),
+        ({"layer_types": [1]}, {}, "config.json: 'layer_types' is [1], which is not a list of texts"),
+        ({"rope_parameters": [1]}, {}, "config.json: 'rope_parameters' is [1], which is not a JSON object"),
+        ({"rope_scaling": {"type": 1}}, {}, "config.json: 'type' is 1, which is not a text"),
+        ({"rope_parameters": {"full_attention": 1}}, {},
+         "config.json: 'full_attention' is 1, which is not a JSON object"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, {},
+         "config.json: has positions of type 'yarn', and lacks their number 'factor'"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": "4"}}, {},
+         "config.json: 'factor' is '4', which is not a number from 0 on"),
+        ({}, {"model": [1]}, "tokenizer.json: 'model' is [1], which is not a JSON object"),
+        ({}, {"model": {"type": "BPE", "merges": []}}, "tokenizer.json: its model lacks 'vocab'"),
+        ({}, {"model": {**TOKENIZER["model"], "merges": [["a"]]}},
+         "tokenizer.json: 'merges' is [['a']], which is not a list of pairs of texts"),
+        ({}, {"added_tokens": [3]},
+         "tokenizer.json: 'added_tokens' is [3], which is not a list of tokens, each with an id and its content"),
+        ({}, {"model": {**TOKENIZER["model"], "vocab": {"a": "0"}}},
+         "tokenizer.json: 'vocab' is {'a': '0'}, which is not the tokens with their numbers"),
+        ({}, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": 3}},
+         "tokenizer.json: is not as tokenizers writes it"),
     ],
-)
+)  # fmt: skip
 def test_folders_that_cannot_be_written_as_gguf(fields, tokenizer, said, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | fields))
     (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER | tokenizer))
     with pytest.raises(Error) as caught:
         ModelWriter(tmp_path, {"model.embed_tokens.weight": (3, 32)}, "f32")
-    advice = "there is llama" if "model_type" in fields else "; export and compile the model again"
-    assert str(caught.value).startswith(f"{tmp_path}/{said}") and advice in str(caught.value)
+    advice = "" if said.endswith(" ") else "; export and compile the model again"
+    assert str(caught.value).startswith(f"{tmp_path}/{said}{advice}")
+    assert advice in ("", str(caught.value)[-len(advice) :])
 
 
 def test_a_folder_that_can_be_written_as_gguf(tmp_path):
