@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mebp.errors import Error
+from mebp.gguf.architectures import ARCHITECTURES
+from mebp.gguf.metadata import model_metadata
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from support.gguf_files import Array, Raw, Tensor
@@ -204,6 +206,60 @@ def test_folders_that_cannot_be_written_as_gguf(fields, tokenizer, said, tmp_pat
     advice = "" if said.endswith(" ") else "; export and compile the model again"
     assert str(caught.value).startswith(f"{tmp_path}/{said}{advice}")
     assert advice in ("", str(caught.value)[-len(advice) :])
+
+
+GEMMA = {**CONFIG, "model_type": "gemma3_text", "num_hidden_layers": 6, "head_dim": 16, "query_pre_attn_scalar": 16,
+         "sliding_window": 8, "hidden_activation": "gelu_pytorch_tanh"}  # fmt: skip
+FULL, WINDOW = "full_attention", "sliding_attention"
+YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}
+
+
+def of_gemma(folder: Path, **fields: object) -> ModelWriter:
+    (folder / "config.json").write_text(json.dumps(GEMMA | fields))
+    return ModelWriter(folder, {"model.embed_tokens.weight": (3, 32)}, "f32")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"layer_types": [FULL, *[WINDOW] * 5]}, "has layers with a window in an order that llama.cpp does not know"),
+        ({"query_pre_attn_scalar": 8}, "has query_pre_attn_scalar 8, and llama.cpp computes 16 in 'gemma3'"),
+        ({"attn_logit_softcapping": 5.0}, "has attn_logit_softcapping, which llama.cpp does not compute in 'gemma3'"),
+        ({"rope_parameters": {FULL: {**YARN, "attention_factor": 2.0}}}, "has an attention_factor of its own in its "
+         "positions, which llama.cpp computes in layers with a window, too"),
+        ({"rope_parameters": {WINDOW: {"rope_type": "linear", "factor": 2.0}}}, "has positions of type 'linear' in "
+         "layers with a window, where llama.cpp scales none"),
+    ],
+)  # fmt: skip
+def test_a_gemma_that_llama_cpp_would_compute_otherwise(fields, said, tmp_path):
+    with pytest.raises(Error) as caught:
+        of_gemma(tmp_path, **fields)
+    advice = "write a folder for transformers instead (-o DIR)"
+    assert str(caught.value) == f"{tmp_path / 'config.json'}: {said}; {advice}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, {"rope.freq_base", "attention.sliding_window"}),
+        ({"sliding_window_pattern": 2}, {"rope.freq_base", "attention.sliding_window",
+                                         "attention.sliding_window_pattern"}),
+        ({"rope_local_base_freq": 500.0}, {"rope.freq_base", "attention.sliding_window", "rope.freq_base_swa"}),
+        ({"layer_types": [FULL] * 6, "rope_parameters": {FULL: YARN}},
+         {"rope.freq_base", "attention.sliding_window", "rope.scaling.type", "rope.scaling.factor",
+          "rope.scaling.original_context_length"}),
+    ],
+)  # fmt: skip
+def test_a_gemma_in_keys(fields, said, tmp_path):
+    keys = {key for key in of_gemma(tmp_path, **fields).keys if "window" in key or "rope" in key}
+    assert keys == {*said, "rope.dimension_count"}
+
+
+@pytest.mark.parametrize(("config", "usual"), [(CONFIG, 1e4), (GEMMA, 1e6)])
+def test_positions_of_a_folder_that_does_not_name_their_base(config, usual, tmp_path):
+    for given, expected in (({}, usual), ({"rope_theta": 500.0}, 500.0)):
+        found = model_metadata(ARCHITECTURES[config["model_type"]], config | given, tmp_path / "config.json")
+        assert found["rope.freq_base"] == expected
 
 
 def test_a_folder_that_can_be_written_as_gguf(tmp_path):

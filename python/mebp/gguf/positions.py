@@ -23,7 +23,7 @@ _LLAMA3 = {
 _KINDS = ("none", "linear", "yarn")
 # llama.cpp computes these of YaRN whatever a file says.
 _YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
-_THETA = 10_000.0
+_THETA, _THETA_OF = 10_000.0, {"gemma3_text": 1_000_000.0}  # where config.json has none
 _NEVER_SCALED = ("phi3",)  # transformers scales Phi-3's by LongRoPE alone
 _WINDOWED = ("gemma3",)  # there llama.cpp has YaRN's factor of the attention in layers with a window, too
 
@@ -148,4 +148,5 @@ def rope_factors(config: Mapping) -> np.ndarray | None:
 
 
 def _theta(config: Mapping) -> float:
-    return float(rope_of(config).get("rope_theta") or config.get("rope_theta") or _THETA)
+    usual = _THETA_OF.get(config.get("model_type"), _THETA)
+    return float(rope_of(config).get("rope_theta") or config.get("rope_theta") or usual)
