@@ -139,6 +139,15 @@ def test_tensors_that_its_keys_do_not_make(tmp_path):
         assert refusal(replace(LLAMA, tensors=tensors).bytes(), tmp_path) == said
 
 
+def test_a_model_with_all_its_biases(tmp_path):
+    shapes = {"attn_q": 32, "attn_k": 32, "attn_v": 32, "attn_output": 32, "ffn_gate": 64, "ffn_up": 64, "ffn_down": 32}
+    tensors = [*LLAMA.tensors, *(Tensor(f"blk.0.{name}.bias", (rows,)) for name, rows in shapes.items())]
+    (tmp_path / "model.gguf").write_bytes(replace(LLAMA, tensors=tensors).bytes())
+    unpack_gguf(tmp_path / "model.gguf", tmp_path / "unpacked")
+    config = json.loads((tmp_path / "unpacked" / "config.json").read_text())
+    assert config["attention_bias"] and config["mlp_bias"]
+
+
 @pytest.mark.parametrize("part", [1, 2])
 def test_one_of_several_files(part, tmp_path):
     place = tmp_path / f"model-0000{part}-of-00002.gguf"
