@@ -68,13 +68,13 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
     Where the mark of the next turn ends an answer, it belongs to it, and stands behind the last one, too.
     Raises mebp.Error where the template refuses the conversation, or hides even that turn.
     """
-    asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks)) for sample in samples)
+    asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks(sample.tools))) for sample in samples)
     rendered = template.render_all(asked)
     for sample in samples:
         try:
             text, *others = next(rendered)
             text = accepted(text)
-            if template.marks:
+            if template.marks(sample.tools):
                 marked = _find_marks(text, accepted(others[0]))
                 learned = _learned(sample)
                 # Marks within a turn do not say whose they are, but where there is one for each.

@@ -14,7 +14,9 @@ from mebp.tokenizer import Tokenizer
 
 _QUESTION = {"role": "user", "content": "A question"}
 _ANSWER = {"role": "assistant", "content": "The answer"}
+_NO_PARAMETERS = {"type": "object", "properties": {}}
 _CALL = {"type": "function", "id": "call00001", "function": {"name": "look", "arguments": {}}}
+_TOOLS = [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": _NO_PARAMETERS}}]
 _CALLING = {**_ANSWER, "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "content": "A result", "name": "look", "tool_call_id": "call00001"}
 
@@ -54,7 +56,7 @@ def turn_ends(tokenizer: Tokenizer, template: ChatTemplate) -> TurnEnds:
     """
     (prompt, *answered), calling = template.render_all([
         Asked([_QUESTION, _ANSWER, _QUESTION], None, [Part(1, add_generation_prompt=True), Part(2), Part(3)]),
-        Asked([_QUESTION, _CALLING, _RESULT], None, [Part(2), Part(3)]),
+        Asked([_QUESTION, _CALLING, _RESULT], _TOOLS, [Part(2), Part(3)]),
     ])  # fmt: skip
     own, following, following_call = _own_mark(answered[0], tokenizer), _NONE, _NONE
     if own is None:
