@@ -93,7 +93,12 @@ class Tokenizer:
 
     def encode_document(self, text: str) -> list[int]:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
-        return [*self.before_text, *self.encode(text)]
+        return self.begun(self.encode(text))
+
+    def begun(self, ids: Sequence[int]) -> list[int]:
+        """The ids after what the model wants before a text; a text that begins with it gets no second one."""
+        has = [*ids[: len(self.before_text)]] == self.before_text
+        return [*ids] if has else [*self.before_text, *ids]
 
     def encode_sample(self, text: str, pair: str | None = None, at_most: int | None = None) -> list[int]:
         """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to

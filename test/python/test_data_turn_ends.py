@@ -86,6 +86,8 @@ def test_the_next_turn_s_mark_ends_an_answer(tmp_path):
         "\nMe.<|user|>",
     ]
     assert names(tokenizer, Chat(tokenizer).stop_tokens()) == {"<|endoftext|>", "<|user|>", "<|observation|>"}
+    ended = [*ASKED, {"role": "assistant", "content": "Me.<|user|>"}]
+    assert learned(tmp_path, tokenizer, ended) == ["\nMe.<|user|>"]
 
 
 def test_space_before_the_next_turn_s_mark_belongs_to_the_end(tmp_path):

@@ -95,7 +95,7 @@ def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:
     text, spans = turns.text, []
     for start, end in turns.spans:
         if end == len(text) and sample.messages[-1]["role"] == "assistant":
-            text += ends.after(sample.messages[-1])
+            text = ends.ended(text, sample.messages[-1])
         spans.append((start, end + ends.begins(text, end)))
     return replace(turns, text=text, spans=spans)
 

@@ -46,7 +46,7 @@ class Encoder:
 
     def encode_document(self, text: str) -> list[int]:
         """As Tokenizer.encode_document."""
-        return [*self._tokenizer.before_text, *self.encode(text)]
+        return self._tokenizer.begun(self.encode(text))
 
     def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """As Tokenizer.encode_with_offsets, in arrays."""

@@ -34,9 +34,10 @@ class TurnEnds:
     following_call: str = ""
     thought: str = ""  # what a prompt opens behind the assistant's header, such as <think>
 
-    def after(self, message: Mapping[str, object]) -> str:
-        """What ends this turn of the assistant if nothing follows."""
-        return (self.following_call if message.get("tool_calls") else "") or self.following
+    def ended(self, text: str, message: Mapping[str, object]) -> str:
+        """A text whose last turn is this one of the assistant, with the mark of the next one behind it."""
+        mark = (self.following_call if message.get("tool_calls") else "") or self.following
+        return text if text.endswith(mark) else text + mark
 
     def begins(self, text: str, position: int) -> int:
         """How many characters of `text` the mark of a next turn has at `position`."""
