@@ -93,12 +93,7 @@ class Tokenizer:
 
     def encode_document(self, text: str) -> list[int]:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
-        return self.begun(self.encode(text))
-
-    def begun(self, ids: Sequence[int]) -> list[int]:
-        """The ids after what the model wants before a text; a text that begins with it gets no second one."""
-        has = [*ids[: len(self.before_text)]] == self.before_text
-        return [*ids] if has else [*self.before_text, *ids]
+        return begun(self.encode(text), self.before_text)
 
     def encode_sample(self, text: str, pair: str | None = None, at_most: int | None = None) -> list[int]:
         """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to
@@ -218,6 +213,11 @@ class Tokenizer:
         if chosen is None:
             raise Error(f"{self.folder}: names no end-of-text token; add eos_token to tokenizer_config.json")
         return chosen
+
+
+def begun(ids: list[int], before: Sequence[int]) -> list[int]:
+    """The ids after what the model wants before a text; a text that begins with it gets no second one."""
+    return ids if ids[: len(before)] == [*before] else [*before, *ids]
 
 
 def _texts(settings: dict, key: str) -> list[str]:

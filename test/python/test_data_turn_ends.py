@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mebp.chat import Chat
+from mebp.data import load_dataset
 from mebp.data.preferences import load_preferences
 from mebp.data.prompts import Prompt
 from mebp.data.rollouts import load_rollouts
@@ -81,6 +82,15 @@ def test_a_mark_that_is_not_special_ends_an_answer(tmp_path, template, end):
     tokenizer = make(tmp_path, template, special=SPECIAL[:1], plain=SPECIAL[1:])
     assert end in names(tokenizer, Chat(tokenizer).stop_tokens())
     assert learned(tmp_path, tokenizer, TWICE) == [f"\nMe.{end}\nSo.{end}"]
+
+
+@pytest.mark.parametrize(("template", "has_end"), [(OWN, True), (GLM, True), (GLM.replace("<|", "<"), False)])
+def test_a_template_without_an_end_is_said(tmp_path, template, has_end):
+    tokenizer = make(tmp_path, template)
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"messages": ANSWERED}))
+    reason = "no end mark stands behind the last answer, so the model does not learn to stop there"
+    assert load_dataset(path, tokenizer, 60).notes == ([] if has_end else [f"{path}: in 1 of 1 samples {reason}"])
 
 
 class Says:
