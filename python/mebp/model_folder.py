@@ -3,11 +3,13 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mebp.element_types import ELEMENT_TYPES
 from mebp.exporter.foreign_code import without_code
 from mebp.exporter.naming import without_homes
+from mebp.exporter.template_files import FOLDER, template_files
 from mebp.files import plain_file, read_json
 
 _ADVICE = "export and compile the model again"
@@ -27,6 +29,22 @@ def copy_files(source: Path, target: Path) -> None:
             (target / file.name).write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         else:
             shutil.copy(file, target / file.name)
+    copy_templates(source, target)
+
+
+def copy_templates(source: Path, target: Path) -> None:
+    """Copies the files of chat templates in `source`."""
+    for name in template_files(source):
+        (target / name).parent.mkdir(exist_ok=True)
+        shutil.copy(plain_file(source / name), target / name)
+
+
+def discard_templates(folder: Path) -> None:
+    """Removes what copy_templates has left in `folder`."""
+    for name in template_files(folder):
+        (folder / name).unlink()
+    with suppress(OSError):  # it is not there, or something else is in it
+        (folder / FOLDER).rmdir()
 
 
 def _without_places(settings: dict) -> dict:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 _ADVICE = "export the model again"
+_CONFIG, _ADDED = "tokenizer_config.json", "added_tokens_decoder"
 
 
 class Tokenizer:
@@ -50,6 +51,7 @@ class Tokenizer:
             self._tokenizer = FastTokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._add_stated()
         self.before_text, self.after_text = self._find_around_text()
         self._stated_ends = self._read_stated_ends()
         self.end_of_text = self._choose_end_of_text()
@@ -59,13 +61,39 @@ class Tokenizer:
         self.added_tokens = {index: token.content for index, token in added}  # special or not
         self.special_tokens = {*self.stop_tokens, *(index for index, token in added if token.special)}
 
+    def _add_stated(self) -> None:
+        """Adds the tokens that stand in tokenizer_config.json alone, or otherwise than in tokenizer.json, as
+        transformers does."""
+        from tokenizers import AddedToken
+
+        path, settings = self.folder / _CONFIG, self.settings(_CONFIG)
+        known = set(map(repr, self._tokenizer.get_added_tokens_decoder().values()))
+        with translate_errors(f"{path}: added_tokens_decoder is not as transformers writes it", _ADVICE, Exception):
+            entries = sorted((int(index), token) for index, token in (settings.get(_ADDED) or {}).items())
+            stated = {index: AddedToken(**token) for index, token in entries}
+        for index, token in stated.items():
+            if repr(token) in known:
+                continue
+            self._tokenizer.add_tokens([token])
+            found = self._tokenizer.token_to_id(token.content)
+            if found != index:
+                raise Error(
+                    f"{path}: gives {token.content!r} the id {index}, and by tokenizer.json it has {found}; save the "
+                    "tokenizer again with transformers"
+                )
+        named = [*self.named_special_tokens.values(), *_texts(settings, "additional_special_tokens")]
+        named += _texts(settings, "extra_special_tokens")
+        known = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
+        new = [text for text in dict.fromkeys(named) if text and text not in known]
+        self._tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in new])
+
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without any added at its ends."""
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_document(self, text: str) -> list[int]:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
-        return [*self.before_text, *self.encode(text)]
+        return begun(self.encode(text), self.before_text)
 
     def encode_sample(self, text: str, pair: str | None = None, at_most: int | None = None) -> list[int]:
         """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to
@@ -148,7 +176,7 @@ class Tokenizer:
     @property
     def named_special_tokens(self) -> dict[str, str]:
         """What the model calls bos_token, eos_token and the like."""
-        stated = self.settings("special_tokens_map.json") | self.settings("tokenizer_config.json")
+        stated = self.settings("special_tokens_map.json") | self.settings(_CONFIG)
         tokens = {name: token.get("content") if isinstance(token, dict) else token for name, token in stated.items()}
         return {name: text for name, text in tokens.items() if name.endswith("_token") and isinstance(text, str)}
 
@@ -185,3 +213,16 @@ class Tokenizer:
         if chosen is None:
             raise Error(f"{self.folder}: names no end-of-text token; add eos_token to tokenizer_config.json")
         return chosen
+
+
+def begun(ids: list[int], before: Sequence[int]) -> list[int]:
+    """The ids after what the model wants before a text; a text that begins with it gets no second one."""
+    return ids if ids[: len(before)] == [*before] else [*before, *ids]
+
+
+def _texts(settings: dict, key: str) -> list[str]:
+    """The tokens of a list or a mapping, each a text or an object with its content."""
+    stated = settings.get(key) or []
+    values = stated.values() if isinstance(stated, dict) else stated if isinstance(stated, list) else []
+    texts = (value.get("content") if isinstance(value, dict) else value for value in values)
+    return [text for text in texts if isinstance(text, str)]

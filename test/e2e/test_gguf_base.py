@@ -21,7 +21,7 @@ from mebp.gguf.codes import kept_codes, storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
-from mebp.gguf.vocabulary import PRE_TOKENIZERS, can_restore, chat_template, vocabulary, write_tokenizer
+from mebp.gguf.vocabulary import PRE_TOKENIZERS, can_restore, chat_templates, vocabulary, write_tokenizer
 from mebp.tensor_file import relative_norm
 from support import models
 from support.commands import refusal_in_process
@@ -150,7 +150,7 @@ def test_text_is_cut_as_llama_cpp_cuts_it(tmp_path, pre, llama_cpp):  # noqa: F8
     assert tokenizer.encode("a").ids == [1] * (pre == "llama-bpe") + tokenizer.encode("a", add_special_tokens=False).ids
     again = vocabulary(tmp_path, 49152)
     assert {key: metadata[f"tokenizer.ggml.{key}"] for key in again} == again
-    assert chat_template(tmp_path) == metadata["tokenizer.chat_template"]
+    assert chat_templates(tmp_path) == {"default": metadata["tokenizer.chat_template"]}
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])

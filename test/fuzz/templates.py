@@ -278,7 +278,8 @@ class Fuzzer:
     """Renders templates and keeps what is wrong."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.named_special_tokens = folder, {"eos_token": "</s>"}  # all that is asked of a tokenizer
+        # All that is asked of a tokenizer.
+        self.folder, self.named_special_tokens, self.settings = folder, {"eos_token": "</s>"}, lambda file: {}
         self.findings: list[str] = []
         self.outcomes = Counter()
         template_process._SECONDS, template_process._MEMORY, template_process._OUTPUT = SECONDS, MEMORY, OUTPUT

@@ -148,8 +148,17 @@ def test_a_header_that_takes_in_the_answer_s_space_does_not_count(tmp_path):
     assert learned(row, tokenizer) == "abc<|im_start|>"  # with which the next turn begins
 
 
-def test_where_earlier_turns_are_rewritten_the_last_one_counts(tmp_path):
+def test_earlier_turns_that_are_rewritten_count_too(tmp_path):
     tokenizer = tokenizer_with(tmp_path, FORGETFUL)
+    thought = [{**turn, "content": "hm</think>" + turn["content"]} for turn in TURNS]
+    data = load(tmp_path, tokenizer, {"messages": thought}, {"messages": TURNS})
+    assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.<|im_end|>hm</think>So.  <|im_end|>"
+    assert learned(data.rows[1], tokenizer) == "Only 🙂\nme.<|im_end|>So.  <|im_end|>"
+    assert not data.notes
+
+
+def test_where_a_template_looks_at_what_others_say_the_last_turn_counts(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, "{{ messages[0].content | length }}" + FORGETFUL)
     thought = [{**turn, "content": "hm</think>" + turn["content"]} for turn in TURNS]
     data = load(tmp_path, tokenizer, {"messages": thought}, {"messages": TURNS})
     assert learned(data.rows[0], tokenizer) == "hm</think>So.  <|im_end|>"

@@ -19,6 +19,7 @@ class Bytes:
     """A tokenizer of bytes; 256 ends a text, and what is said."""
 
     end_of_text = end_of_sequence = 256
+    stop_tokens = (256,)
 
     backend, before_text = None, ()
 

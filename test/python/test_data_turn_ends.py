@@ -8,9 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tokenizers
-from tokenizers import AddedToken, decoders, pre_tokenizers
-from tokenizers.models import BPE
 
 from mebp.chat import Chat
 from mebp.data import load_dataset
@@ -23,12 +20,7 @@ from mebp.rollouts import RolloutOptions, Writer
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.episodes import Episodes
 from mebp.training.objectives.groups import Groups
-
-ASKED = [{"role": "user", "content": "Who?"}]
-ANSWERED = [*ASKED, {"role": "assistant", "content": "Me."}]
-TWICE = [*ANSWERED, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
-CALLS = [{"type": "function", "function": {"name": "f", "arguments": {}}}]
-SPECIAL = ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|end|>", "<|stop|>")
+from support.turns import ANSWERED, ASKED, CALLS, SPECIAL, TWICE, learned, make, names
 
 # As GLM 4: nothing of its own ends an answer.
 GLM = (
@@ -41,35 +33,6 @@ SEVERAL = GLM.replace("{% endfor %}", "{% if m.role == 'assistant' %}{{ '<|end|>
 SPACED = GLM.replace("{% for m in messages %}", "{% for m in messages %}{{ '' if loop.first else '\n\n' }}")
 SPACED = SPACED.replace("{{ '<|assistant|>' }}", "{{ '\n\n<|assistant|>' }}")
 LOSING = "{{ '<|user|>' }}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"  # as for images alone
-
-
-def make(
-    folder: Path, template: str, special: Sequence[str] = SPECIAL, plain: Sequence[str] = (), **settings: object
-) -> Tokenizer:
-    """A token for each byte; `settings` are those of generation_config.json."""
-    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = tokenizers.Tokenizer(BPE({symbol: index for index, symbol in enumerate(symbols)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(text) for text in special])
-    backend.add_tokens([AddedToken(text, special=False, normalized=False) for text in plain])
-    (folder / "tokenizer").mkdir()
-    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|endoftext|>"}))
-    (folder / "tokenizer" / "generation_config.json").write_text(json.dumps(settings))
-    (folder / "tokenizer" / "chat_template.jinja").write_text(template)
-    return Tokenizer(folder)
-
-
-def learned(folder: Path, tokenizer: Tokenizer, *turns: Sequence[dict]) -> list[str]:
-    path = folder / "data.jsonl"
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in turns))
-    rows = load_dataset(path, tokenizer, 500).rows
-    return [tokenizer.backend.decode(row.ids[row.labels >= 0].tolist(), skip_special_tokens=False) for row in rows]
-
-
-def names(tokenizer: Tokenizer, ids: Sequence[int]) -> set[str]:
-    return {tokenizer.backend.id_to_token(index) for index in ids}
 
 
 def test_the_next_turn_s_mark_ends_an_answer(tmp_path):
@@ -86,6 +49,8 @@ def test_the_next_turn_s_mark_ends_an_answer(tmp_path):
         "\nMe.<|user|>",
     ]
     assert names(tokenizer, Chat(tokenizer).stop_tokens()) == {"<|endoftext|>", "<|user|>", "<|observation|>"}
+    ended = [*ASKED, {"role": "assistant", "content": "Me.<|user|>"}]
+    assert learned(tmp_path, tokenizer, ended) == ["\nMe.<|user|>"]
 
 
 def test_space_before_the_next_turn_s_mark_belongs_to_the_end(tmp_path):
@@ -117,6 +82,15 @@ def test_a_mark_that_is_not_special_ends_an_answer(tmp_path, template, end):
     tokenizer = make(tmp_path, template, special=SPECIAL[:1], plain=SPECIAL[1:])
     assert end in names(tokenizer, Chat(tokenizer).stop_tokens())
     assert learned(tmp_path, tokenizer, TWICE) == [f"\nMe.{end}\nSo.{end}"]
+
+
+@pytest.mark.parametrize(("template", "has_end"), [(OWN, True), (GLM, True), (GLM.replace("<|", "<"), False)])
+def test_a_template_without_an_end_is_said(tmp_path, template, has_end):
+    tokenizer = make(tmp_path, template)
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps({"messages": ANSWERED}))
+    reason = "no end mark stands behind the last answer, so the model does not learn to stop there"
+    assert load_dataset(path, tokenizer, 60).notes == ([] if has_end else [f"{path}: in 1 of 1 samples {reason}"])
 
 
 class Says:

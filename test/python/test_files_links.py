@@ -20,7 +20,7 @@ from mebp.exporter.tokenizer import TOKENIZER_FILES, copy_tokenizer
 from mebp.exporter.weights import place
 from mebp.files import own_file
 from mebp.gguf.model import ModelWriter
-from mebp.gguf.vocabulary import chat_template, vocabulary
+from mebp.gguf.vocabulary import chat_templates, vocabulary
 from mebp.model_folder import model_config
 from mebp.tokenizer import Tokenizer
 from support.textmodel import make_tokenizer
@@ -144,8 +144,9 @@ def test_links_to_what_is_no_file(folder: Path, tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{folder / name}: is a link to {targets.get(name, folder / name)}, ")
 
 
-@pytest.mark.parametrize("name", TOKENIZER_FILES)
+@pytest.mark.parametrize("name", [*TOKENIZER_FILES, "chat_template.jinja", "additional_chat_templates/tool_use.jinja"])
 def test_an_export_copies_nothing_that_lies_elsewhere(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
     secret = linked(folder / name)
     with pytest.raises(mebp.Error) as caught:
         copy_tokenizer(folder, tmp_path / "copy", "model")
@@ -229,7 +230,7 @@ def test_a_merge_follows_no_link_at_all(tmp_path: Path) -> None:
         "config.json": [lambda: model_config(folder / "config.json", "f32"), lambda: ModelWriter(folder, {}, "f32")],
         "tokenizer.json": [lambda: vocabulary(folder, 300)],
         "tokenizer_config.json": [lambda: vocabulary(folder, 300)],
-        "chat_template.jinja": [lambda: chat_template(folder)],
+        "chat_template.jinja": [lambda: chat_templates(folder)],
     }
     for name, making in makers.items():
         (folder / name).rename(folder / "moved")

@@ -15,6 +15,9 @@ class Beside:
         self.folder = folder
         (folder / "chat_template.jinja").write_text(source)
 
+    def settings(self, file: str) -> dict:
+        return {}
+
 
 def template_of(folder: Path, source: str) -> ChatTemplate:
     return ChatTemplate(Beside(folder, source))

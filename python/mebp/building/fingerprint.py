@@ -14,8 +14,8 @@ from pathlib import Path
 
 from mebp.exporter.checkpoint import weight_files
 from mebp.exporter.finding import Found
-from mebp.exporter.tokenizer import TOKENIZER_FILES
-from mebp.files import open_regular, own_file, read_bytes
+from mebp.exporter.tokenizer import tokenizer_files
+from mebp.files import open_regular, read_bytes
 from mebp.tools import cache_folder, find_tool
 from mebp.version import __version__
 
@@ -43,9 +43,8 @@ def bundle_fingerprint(export: str, options: Mapping[str, object]) -> str:
 
 
 def _settings(folder: Path) -> Iterator[str]:
-    for name in sorted(TOKENIZER_FILES):
-        if own_file(folder / name).is_file():
-            yield f"{name} {hashlib.sha256(read_bytes(folder / name, _ADVICE)).hexdigest()}"
+    for name in sorted(tokenizer_files(folder)):
+        yield f"{name} {hashlib.sha256(read_bytes(folder / name, _ADVICE)).hexdigest()}"
 
 
 def _weights(file: Path) -> str:

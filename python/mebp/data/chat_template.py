@@ -6,7 +6,7 @@ from datetime import datetime
 
 from mebp.data.template_process import Answer, Asked, BeyondLimitError, Part, Refused, TemplateProcess, UnreadableError
 from mebp.errors import Error, translate_errors
-from mebp.files import own_file, read_text
+from mebp.exporter.template_files import DEFAULT, TOOLS, read_templates
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
@@ -14,17 +14,21 @@ Tool = Mapping[str, object]
 
 
 class ChatTemplate:
-    """Renders conversations by the template that belongs to a tokenizer, in a process with limits."""
+    """Renders conversations by the templates that belong to a tokenizer, in a process with limits."""
 
     def __init__(self, tokenizer: Tokenizer, now: datetime | None = None) -> None:
         """`now` is the time for a template that writes the date; by default, the time of rendering.
 
         Raises mebp.Error where the tokenizer has no chat template or one that is not Jinja.
         """
-        self._process = TemplateProcess(_find_source(tokenizer), tokenizer.named_special_tokens, now)
+        self._process = TemplateProcess(_find_sources(tokenizer), tokenizer.named_special_tokens, now)
         what = f"{tokenizer.folder}: the chat template cannot be read"
         with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):
-            self.marks = self._process.prepare()  # whether it has {% generation %}
+            self._marks = self._process.prepare()
+
+    def marks(self, tools: Sequence[Tool] | None) -> bool:
+        """Whether what is rendered with these tools has {% generation %}."""
+        return self._marks.get(self._process.name(tools), False)
 
     def render(
         self, messages: Sequence[Message], add_generation_prompt: bool = False, tools: Sequence[Tool] | None = None
@@ -59,25 +63,25 @@ def accepted(answer: Answer) -> str:
 
 
 def has_template(tokenizer: Tokenizer) -> bool:
-    return _stated(tokenizer) is not None
+    return bool(_templates(tokenizer))
 
 
-def _find_source(tokenizer: Tokenizer) -> str:
-    stated = _stated(tokenizer)
-    if stated is None:
+def _find_sources(tokenizer: Tokenizer) -> dict[str, str]:
+    """The template that is rendered, and the one for conversations with tools, if the model has one of its own."""
+    templates = _templates(tokenizer)
+    found = {name: templates[name] for name in (DEFAULT, TOOLS) if name in templates}
+    if not templates:
         raise Error(
             f"{tokenizer.folder}: this model has no chat template; put one in chat_template.jinja there, "
             'or give the data as "prompt" and "completion"'
         )
-    return stated
+    if not found:
+        raise Error(
+            f"{tokenizer.folder}: none of the model's chat templates ({', '.join(sorted(templates))}) is its default; "
+            "save the one that you mean in chat_template.jinja there"
+        )
+    return found
 
 
-def _stated(tokenizer: Tokenizer) -> str | None:
-    file = own_file(tokenizer.folder / "chat_template.jinja")
-    if file.is_file():
-        return read_text(file, "export the model again")
-    stated = tokenizer.settings("tokenizer_config.json").get("chat_template")
-    if isinstance(stated, list):
-        named = {entry.get("name"): entry.get("template") for entry in stated if isinstance(entry, dict)}
-        stated = named.get("default")
-    return stated if isinstance(stated, str) else None
+def _templates(tokenizer: Tokenizer) -> dict[str, str]:
+    return read_templates(tokenizer.folder, tokenizer.settings("tokenizer_config.json"))

@@ -15,7 +15,9 @@ def completion_row(sample: Completion, tokenizer: Tokenizer) -> Row:
     whole = tokenizer.encode_document(sample.prompt + sample.completion)
     if whole[: len(prompt)] != prompt:  # a token would reach over the border, where a prompt alone never has it
         whole = prompt + tokenizer.encode(sample.completion)
-    ids = np.array([*whole, tokenizer.end_of_sequence], dtype=np.int32)
+    if len(whole) == len(prompt) or whole[-1] not in tokenizer.stop_tokens:
+        whole = [*whole, tokenizer.end_of_sequence]
+    ids = np.array(whole, dtype=np.int32)
     labels = ids.copy()
     labels[: len(prompt)] = IGNORED_LABEL
     return Row(ids, labels)

@@ -2,6 +2,7 @@
 """Conversations as rows of tokens in which the assistant's turns count."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -11,13 +12,12 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
-from mebp.data.template_process import Answer, Asked, Part, Refused
+from mebp.data.spans import Between, Span, answers_of, look_between, spans_by_signs, with_signs
+from mebp.data.template_process import Answer, Asked, Part
 from mebp.data.thoughts import EMPTY_THOUGHT
 from mebp.data.turn_ends import TurnEnds
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
-
-Span = tuple[int, int]  # characters [start, end) of a text
 
 # Unicode sets these aside for a program's own use; no text has them.
 _START, _END = "\ufdd0", "\ufdd1"
@@ -63,29 +63,50 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
 def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: TurnEnds) -> Iterator[Turns]:
     """Renders conversations and finds in the text of each the assistant's turns that are to be learned.
 
-    By the template's own marks; else by rendering the conversation up to each turn. A template may write earlier turns
-    differently once others follow; then the last one alone is sure.
+    By the template's own marks; else by rendering the conversation up to each turn, or with signs in the turns of
+    others (spans.py). Where that fails, the last answer alone is sure.
     Where the mark of the next turn ends an answer, it belongs to it, and stands behind the last one, too.
     Raises mebp.Error where the template refuses the conversation, or hides even that turn.
     """
-    asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks)) for sample in samples)
+    asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks(sample.tools))) for sample in samples)
     rendered = template.render_all(asked)
-    for sample in samples:
-        try:
-            text, *others = next(rendered)
-            text = accepted(text)
-            if template.marks:
-                marked = _find_marks(text, accepted(others[0]))
-                learned = _learned(sample)
-                # Marks within a turn do not say whose they are, but where there is one for each.
-                if marked and (all(learned) or len(marked) == len(learned)):
-                    kept = marked if all(learned) else list(compress(marked, learned))
-                    yield _with_ends(Turns(text, kept, marked=True, complete=True), sample, ends)
-                    continue
-                _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
-        except Error as error:
-            raise Error(f"{sample.where}: {error}; change the conversation") from error
-        yield _with_ends(_turns_between(sample, text, others, ends.thought), sample, ends)
+    found = [_first_look(sample, rendered, template, ends) for sample in samples]
+    rewritten = [sample for sample, each in zip(samples, found, strict=True) if not each.marked and None in each.spans]
+    signed = template.render_all(map(with_signs, rewritten))
+    for sample, each in zip(samples, found, strict=True):
+        if each.marked:
+            yield _with_ends(each, sample, ends)
+            continue
+        spans = each.spans
+        if None in spans:
+            with _blamed_on(sample):
+                spans = spans_by_signs(sample, each, next(signed), ends)
+        yield _with_ends(_learned_turns(sample, each.text, spans), sample, ends)
+
+
+def _first_look(
+    sample: Conversation, rendered: Iterator[list[Answer]], template: ChatTemplate, ends: TurnEnds
+) -> Turns | Between:
+    with _blamed_on(sample):
+        text, *others = next(rendered)
+        text = accepted(text)
+        if template.marks(sample.tools):
+            marked = _find_marks(text, accepted(others[0]))
+            learned = _learned(sample)
+            # Marks within a turn do not say whose they are, but where there is one for each.
+            if marked and (all(learned) or len(marked) == len(learned)):
+                kept = marked if all(learned) else list(compress(marked, learned))
+                return Turns(text, kept, marked=True, complete=True)
+            _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
+    return look_between(answers_of(sample), text, others, len(sample.messages), ends.thought)
+
+
+@contextmanager
+def _blamed_on(sample: Conversation) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        raise Error(f"{sample.where}: {error}; change the conversation") from error
 
 
 def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:
@@ -95,7 +116,7 @@ def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:
     text, spans = turns.text, []
     for start, end in turns.spans:
         if end == len(text) and sample.messages[-1]["role"] == "assistant":
-            text += ends.after(sample.messages[-1])
+            text = ends.ended(text, sample.messages[-1])
         spans.append((start, end + ends.begins(text, end)))
     return replace(turns, text=text, spans=spans)
 
@@ -123,20 +144,16 @@ def _parts(sample: Conversation, marks: bool) -> list[Part]:
     if marks:
         return [Part(whole), Part(whole, around=(_START, _END))]
     parts = [Part(whole)]
-    for index in _answers(sample):
+    for index in answers_of(sample):
         parts.append(Part(index, add_generation_prompt=True))
         if index + 1 < whole:
             parts.append(Part(index + 1))
     return parts
 
 
-def _answers(sample: Conversation) -> list[int]:
-    return [index for index, message in enumerate(sample.messages) if message["role"] == "assistant"]
-
-
 def _learned(sample: Conversation) -> list[bool]:
     """Of each answer."""
-    return [index not in sample.masked for index in _answers(sample)]
+    return [index not in sample.masked for index in answers_of(sample)]
 
 
 def _find_marks(text: str, marked: str) -> list[Span]:
@@ -152,12 +169,7 @@ def _find_marks(text: str, marked: str) -> list[Span]:
     return spans if plain == text else []
 
 
-def _turns_between(sample: Conversation, text: str, others: Sequence[Answer], thought: str) -> Turns:
-    rendered, whole = iter(others), len(sample.messages)
-    spans = [
-        _span_between(next(rendered), next(rendered) if index + 1 < whole else text, text, thought)
-        for index in _answers(sample)
-    ]
+def _learned_turns(sample: Conversation, text: str, spans: Sequence[Span | None]) -> Turns:
     if spans[-1] is None:
         raise Error(
             f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
@@ -168,12 +180,3 @@ def _turns_between(sample: Conversation, text: str, others: Sequence[Answer], th
     if None in found:
         return Turns(text, spans[-1:] if learned[-1] else [], marked=False, complete=False)
     return Turns(text, found, marked=False, complete=True)
-
-
-def _span_between(before: Answer, through: Answer, text: str, thought: str) -> Span | None:
-    if isinstance(before, Refused) or isinstance(through, Refused):  # some refuse a conversation that stops here
-        return None
-    before = before.removesuffix(thought)  # an answer's text may have another
-    if not (text.startswith(through) and through.startswith(before)):
-        return None
-    return len(before), len(through)

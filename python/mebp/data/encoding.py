@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from mebp.data.cuts import BLOCK, Cuts
-from mebp.tokenizer import Tokenizer
+from mebp.tokenizer import Tokenizer, begun
 
 _KNOWN = 1 << 17  # parts of texts whose tokens are kept
 _LONG = 64  # characters; a longer part hardly comes twice
@@ -46,7 +46,7 @@ class Encoder:
 
     def encode_document(self, text: str) -> list[int]:
         """As Tokenizer.encode_document."""
-        return [*self._tokenizer.before_text, *self.encode(text)]
+        return begun(self.encode(text), self._tokenizer.before_text)
 
     def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """As Tokenizer.encode_with_offsets, in arrays."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents in rows of one length."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -19,13 +19,15 @@ _TOGETHER = 1 << 17  # characters of short documents that are encoded at once
 
 def write_documents(documents: Iterable[Document | TextStream], encoder: Encoder, writer: TokenWriter) -> None:
     """All documents as one, with an end-of-text token after each; empty ones are left out."""
-    before, after = np.array(encoder.before_text, np.int32), np.array([encoder.end_of_text], np.int32)
     short: list[str] = []
+
+    def write(blocks: Iterable[np.ndarray]) -> None:
+        for part in _between_marks(blocks, encoder):
+            writer.add(part, ends=False)
 
     def write_short() -> None:
         for ids in encoder.arrays(short):
-            for part in (before, ids, after):
-                writer.add(part, ends=False)
+            write([ids])
         short.clear()
 
     size = 0
@@ -38,13 +40,26 @@ def write_documents(documents: Iterable[Document | TextStream], encoder: Encoder
                 size = 0
             continue
         write_short()
-        writer.add(before, ends=False)
         is_stream = isinstance(document, TextStream)
-        for ids in encoder.blocks(document.blocks) if is_stream else encoder.long(document.text):
-            writer.add(ids, ends=False)
-        writer.add(after, ends=False)
+        write(encoder.blocks(document.blocks) if is_stream else encoder.long(document.text))
     write_short()
-    writer.add(before[:0])
+    writer.add(np.array([], np.int32))
+
+
+def _between_marks(blocks: Iterable[np.ndarray], encoder: Encoder) -> Iterator[np.ndarray]:
+    """The tokens of one document, between what the model wants around it; a mark that it has gets no second one."""
+    before, last = np.array(encoder.before_text, np.int32), None
+    for ids in blocks:
+        if not len(ids):
+            continue
+        if last is None and not np.array_equal(ids[: len(before)], before):
+            yield before
+        yield ids
+        last = ids[-1]
+    if last is None:
+        yield before
+    if last != encoder.end_of_text:
+        yield np.array([encoder.end_of_text], np.int32)
 
 
 def cut(documents: Iterable[Document], tokenizer: Tokenizer, length: int) -> list[Row]:
@@ -57,6 +72,8 @@ def cut(documents: Iterable[Document], tokenizer: Tokenizer, length: int) -> lis
     rows = []
     for document in documents if room > 0 else ():
         tokens = np.concatenate([*encoder.long(document.text)])
+        tokens = tokens[len(before) :] if len(before) and np.array_equal(tokens[: len(before)], before) else tokens
+        tokens = tokens[: -len(after)] if len(after) and np.array_equal(tokens[-len(after) :], after) else tokens
         for start in range(0, len(tokens), room):
             ids = np.concatenate([before, tokens[start : start + room], after])
             labels = np.where(np.isin(ids, special), np.int32(IGNORED_LABEL), ids)

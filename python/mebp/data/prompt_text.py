@@ -103,13 +103,13 @@ class PromptTokens:
                     f'tell where {name} begins; give "prompt", "chosen" and "rejected" as text'
                 )
             if not isinstance(completion, str):
-                whole += ends.after(completion[-1])
+                whole = ends.ended(whole, completion[-1])
             whole_ids = encode(whole)
             rest = whole_ids[len(prompt_ids) :]
             if whole_ids[: len(prompt_ids)] != prompt_ids:
                 self.retokenized += 1
                 rest = self._tokenizer.encode(whole[len(start) :])
-            if isinstance(completion, str) and rest[-1:] != [ends.end]:
+            if isinstance(completion, str) and not ends.stop & {*rest[-1:]}:
                 rest.append(ends.end)
             ids.append(self.checked(where, rest, name))
         return prompt_ids, ids

@@ -116,7 +116,7 @@ class _Conversations:
             self._template = ChatTemplate(tokenizer, now=now)
         self._ends = turn_ends(tokenizer, self._template)
         self._encoder = encoder
-        self._samples = self._partial = 0
+        self._samples = self._partial = self._endless = 0
         self._hidden: dict[str, bool] = {}  # of each key beside role and content, by the first sample that has it
 
     def rows(self, samples: Iterable[Conversation]) -> Iterator[Row]:
@@ -133,7 +133,11 @@ class _Conversations:
                 for key in keys_beside(sample) - self._hidden.keys():
                     self._hidden[key] = is_hidden(sample, key, self._template)
             self._encoder.prepare([each.text for each in turns], with_places=True)
-            yield from (conversation_row(each, self._encoder, self._ends) for each in turns)
+            for each in turns:
+                row = conversation_row(each, self._encoder, self._ends)
+                counted = row.labels[row.labels != IGNORED_LABEL]
+                self._endless += len(counted) > 0 and int(counted[-1]) not in self._ends.closing
+                yield row
 
     def notes(self) -> list[str]:
         """What is worth saying of them."""
@@ -141,6 +145,9 @@ class _Conversations:
         if self._partial:
             reason = "the chat template rewrites earlier turns, so only the assistant's last one counts"
             notes.append(f"in {self._partial:,} of {self._samples:,} samples {reason}")
+        if self._endless:
+            reason = "no end mark stands behind the last answer, so the model does not learn to stop there"
+            notes.append(f"in {self._endless:,} of {self._samples:,} samples {reason}")
         hidden = [key for key, is_so in self._hidden.items() if is_so]
         if hidden:
             notes.append(f"the model's chat template writes no {_quoted(hidden)}, so the model does not see that")

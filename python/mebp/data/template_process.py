@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that renders a chat template. Anybody may have written the template, and only a process can be held to
+"""The process that renders chat templates. Anybody may have written a template, and only a process can be held to
 limits whatever it does."""
 
 import json
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mebp.errors import reason
+from mebp.exporter.template_files import DEFAULT, TOOLS
 from mebp.tools import last_line
 
 _PROGRAM = Path(__file__).with_name("template_worker.py")  # it says what is sent to it, and what it answers
@@ -65,27 +66,32 @@ class UnreadableError(Exception):
 
 
 class TemplateProcess:
-    """Renders one template in a process, which starts when it is first needed, and again after it has ended."""
+    """Renders templates in a process, which starts when it is first needed, and again after it has ended."""
 
-    def __init__(self, source: str, variables: Mapping[str, str], now: datetime | None) -> None:
-        """variables: what the template knows besides the conversation. now: the time, if the template asks for it."""
+    def __init__(self, sources: Mapping[str, str], variables: Mapping[str, str], now: datetime | None) -> None:
+        """sources: the default one, the one for tools, or both. variables: what a template knows besides the
+        conversation. now: the time, if a template asks for it."""
         limits = {"seconds": _SECONDS, "memory": _MEMORY, "output": _OUTPUT}
-        template = {"source": source, "variables": variables, "now": now and now.isoformat(), "limits": limits}
-        self._template = json.dumps(template).encode()
+        templates = {"sources": sources, "variables": variables, "now": now and now.isoformat(), "limits": limits}
+        self._names, self._templates = list(sources), json.dumps(templates).encode()
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
 
-    def prepare(self) -> bool:
-        """Reads the template; whether it has {% generation %}. Raises UnreadableError and BeyondLimitError."""
+    def prepare(self) -> dict[str, bool]:
+        """Reads the templates; whether each has {% generation %}. Raises UnreadableError and BeyondLimitError."""
         with self._lock:
-            return self._ready().marks
+            return dict(zip(self._names, self._ready().marks, strict=True))
+
+    def name(self, tools: Sequence[Mapping[str, object]] | None) -> str:
+        """Which template is rendered for a conversation with these tools."""
+        return TOOLS if tools is not None and TOOLS in self._names else DEFAULT
 
     def render(self, asked: Iterable[Asked]) -> Iterator[list[Answer]]:
         """The text of each part, conversation by conversation. Raises BeyondLimitError at the one that does too much.
 
         Many are sent at once: if other programs keep the cores busy, each exchange waits for its turn.
         """
-        for batch in _batches(asked):
+        for batch in self._batches(asked):
             sent = [message for _, message in batch if isinstance(message, bytes)]
             expected = sum(len(each.parts) for each, message in batch if isinstance(message, bytes))
             with self._lock:
@@ -96,16 +102,44 @@ class TemplateProcess:
                 else:
                     yield [_within_limits(answer) for answer in islice(answers, len(each.parts))]
 
+    def _batches(self, asked: Iterable[Asked]) -> Iterator[list[tuple[Asked, bytes | Refused]]]:
+        """Conversations beside what is sent of them, or why nothing can be."""
+        batch, size = [], 0
+        for each in asked:
+            message = self._message(each)
+            batch.append((each, message))
+            size += len(message) if isinstance(message, bytes) else 0
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _message(self, asked: Asked) -> bytes | Refused:
+        name = self.name(asked.tools)
+        if name not in self._names:
+            return Refused(f"it has one for conversations with tools ({TOOLS}), and none for others")
+        content = {
+            "name": name,
+            "messages": asked.messages,
+            "tools": asked.tools,
+            "parts": list(map(vars, asked.parts)),
+        }
+        try:
+            return json.dumps(content).encode()
+        except (TypeError, ValueError, RecursionError) as error:  # what JSON cannot have
+            return Refused(reason(error))
+
     def _ready(self) -> "_Worker":
         if self._worker is None or not self._worker.is_usable:
-            self._worker = _Worker(self._template)
+            self._worker = _Worker(self._templates, len(self._names))
         return self._worker
 
 
 class _Worker:
-    """A process that has read a template, and the socket to it."""
+    """A process that has read templates, and the socket to it."""
 
-    def __init__(self, template: bytes) -> None:
+    def __init__(self, templates: bytes, count: int) -> None:
         self._owner = os.getpid()
         command = [sys.executable, "-P", str(_PROGRAM)]
         self._connection, theirs = socket.socketpair()
@@ -120,10 +154,11 @@ class _Worker:
                 raise UnreadableError(f"{command[0]} cannot be started: {reason(error)}") from error
         self._answers = self._connection.makefile("rb", buffering=1 << 16)
         self._end = weakref.finalize(self, _end, self._process, self._connection, self._answers)
-        found = _within_limits(self.ask(template, 1)[0])
-        if isinstance(found, Refused):
-            raise UnreadableError(found.reason)
-        self.marks = found == "marks"
+        read = [_within_limits(each) for each in self.ask(templates, count)]
+        unread = next((each for each in read if isinstance(each, Refused)), None)
+        if unread is not None:
+            raise UnreadableError(unread.reason)
+        self.marks = [each == "marks" for each in read]
 
     @property
     def is_usable(self) -> bool:
@@ -168,24 +203,6 @@ class _Worker:
             return f"ends the process that renders it, by {signal.Signals(-status).name}"
         errors = self._process.stderr.read().decode(errors="replace")
         return f"cannot be rendered: {last_line(errors, self._process.args, status)}"
-
-
-def _batches(asked: Iterable[Asked]) -> Iterator[list[tuple[Asked, bytes | Refused]]]:
-    """Conversations beside what is sent of them, or why nothing can be."""
-    batch, size = [], 0
-    for each in asked:
-        content = {"messages": each.messages, "tools": each.tools, "parts": [vars(part) for part in each.parts]}
-        try:
-            message = json.dumps(content).encode()
-            size += len(message)
-        except (TypeError, ValueError, RecursionError) as error:  # what JSON cannot have
-            message = Refused(reason(error))
-        batch.append((each, message))
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _within_limits(answer: Answer | BeyondLimitError) -> Answer:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that renders one chat template, in a process of its own that has limits.
+"""The program that renders chat templates, in a process of its own that has limits.
 
 template_process.py starts it as `python -P template_worker.py`, with a socket as standard input. It imports nothing of
 mebp, which would cost time and memory at every start.
 
-It reads messages of JSON, each after its length in four bytes: the template, then lists of conversations, each with the
-parts of it to render. It answers the template and each part: a kind, the length of a text in four bytes, and the text.
+It reads messages of JSON, each after its length in four bytes: the templates by name, then lists of conversations, each
+with its template's name and the parts of it to render. It answers each template and each part: a kind, the length of a
+text in four bytes, and the text.
 
-=  the rendered text; of the template, "marks" where it has {% generation %}
+=  the rendered text; of a template, "marks" where it has {% generation %}
 !  why the template refuses the conversation
 >  the limit that the template went beyond, after which the process ends
 
@@ -65,7 +66,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def __init__(self, now: datetime | None) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-        self.marks = False  # whether the template has {% generation %}
+        self.marks = False  # whether the template that was read last has {% generation %}
         self.around = ("", "")  # what to write around it
         self.filters["tojson"] = _to_json
         self.globals["raise_exception"] = _raise_exception
@@ -107,23 +108,26 @@ class _Worker:
 
     def _serve(self) -> None:
         _confine(self._limits["memory"])
-        self._answer(self._prepare)
+        now = self._first["now"]
+        self._environment = _Environment(now and datetime.fromisoformat(now))
+        self._templates = {}
+        for name in self._first["sources"]:
+            self._answer(self._prepare, name)
         while True:
             self._answers.flush()
             for asked in self._read():
                 for part in asked["parts"]:
                     self._answer(self._render, asked, **part)
 
-    def _prepare(self) -> str:
-        now = self._first["now"]
-        self._environment = _Environment(now and datetime.fromisoformat(now))
-        self._template = self._environment.from_string(self._first["source"])
+    def _prepare(self, name: str) -> str:
+        self._environment.marks = False
+        self._templates[name] = self._environment.from_string(self._first["sources"][name])
         return "marks" if self._environment.marks else ""
 
     def _render(self, asked: dict, turns: int, add_generation_prompt: bool, around: tuple[str, str]) -> str:
         self._environment.around = around
         pieces, length = [], 0
-        for piece in self._template.generate(
+        for piece in self._templates[asked["name"]].generate(
             messages=asked["messages"][:turns],
             tools=asked["tools"],
             documents=None,

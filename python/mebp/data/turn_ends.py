@@ -14,7 +14,9 @@ from mebp.tokenizer import Tokenizer
 
 _QUESTION = {"role": "user", "content": "A question"}
 _ANSWER = {"role": "assistant", "content": "The answer"}
+_NO_PARAMETERS = {"type": "object", "properties": {}}
 _CALL = {"type": "function", "id": "call00001", "function": {"name": "look", "arguments": {}}}
+_TOOLS = [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": _NO_PARAMETERS}}]
 _CALLING = {**_ANSWER, "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "content": "A result", "name": "look", "tool_call_id": "call00001"}
 
@@ -26,15 +28,22 @@ class TurnEnds:
     stop: frozenset[int]  # tokens with which an answer is finished
     end: int  # what is put behind an answer that has none of them
     closing: frozenset[int]  # marks with which a turn may be closed in a rendered text
+    ends: frozenset[str] = frozenset()  # those of them that do nothing else
     # The marks of the next turn, where the template writes nothing of its own behind an answer: what comes after an
     # answer to a user, and after one that calls a tool. Empty where there is no such mark.
     following: str = ""
     following_call: str = ""
     thought: str = ""  # what a prompt opens behind the assistant's header, such as <think>
 
-    def after(self, message: Mapping[str, object]) -> str:
-        """What ends this turn of the assistant if nothing follows."""
-        return (self.following_call if message.get("tool_calls") else "") or self.following
+    def ended(self, text: str, message: Mapping[str, object]) -> str:
+        """A text whose last turn is this one of the assistant, with the mark of the next one behind it."""
+        mark = (self.following_call if message.get("tool_calls") else "") or self.following
+        return text if text.endswith(mark) else text + mark
+
+    def last_end(self, text: str, start: int, limit: int) -> int | None:
+        """Where the last mark ends that stands between `start` and `limit`."""
+        found = ((text.rfind(mark, start, limit), len(mark)) for mark in self.ends)
+        return max((at + length for at, length in found if at >= 0), default=None)
 
     def begins(self, text: str, position: int) -> int:
         """How many characters of `text` the mark of a next turn has at `position`."""
@@ -54,18 +63,25 @@ def turn_ends(tokenizer: Tokenizer, template: ChatTemplate) -> TurnEnds:
     """
     (prompt, *answered), calling = template.render_all([
         Asked([_QUESTION, _ANSWER, _QUESTION], None, [Part(1, add_generation_prompt=True), Part(2), Part(3)]),
-        Asked([_QUESTION, _CALLING, _RESULT], None, [Part(2), Part(3)]),
+        Asked([_QUESTION, _CALLING, _RESULT], _TOOLS, [Part(2), Part(3)]),
     ])  # fmt: skip
     own, following, following_call = _own_mark(answered[0], tokenizer), _NONE, _NONE
+    # Behind an earlier answer there may be another one, which need not end the last: gpt-oss ends thoughts with it.
+    earlier, call = _own_mark(answered[1], tokenizer), None
     if own is None:
         following = _next_mark(*answered, tokenizer)
         own = following.token
         following_call = _next_mark(*calling, tokenizer) if following.text else _NONE
-    found = {own, following_call.token} - {None}
+    else:
+        call = _last_mark(calling[0], own, tokenizer)
+    found = {own, call, following_call.token} - {None}
+    stop = frozenset(tokenizer.stop_tokens | found)
+    closing = stop | ({earlier} - {None})
     return TurnEnds(
-        frozenset(tokenizer.stop_tokens | found),
+        stop,
         tokenizer.end_of_sequence if own is None else own,
-        frozenset(tokenizer.special_tokens | found),
+        closing | tokenizer.special_tokens,
+        frozenset(tokenizer.added_tokens[index] for index in closing if index in tokenizer.added_tokens),
         following.text,
         following_call.text,
         opened_thought(prompt) if isinstance(prompt, str) else "",
@@ -109,6 +125,17 @@ def _own_mark(through: Answer, tokenizer: Tokenizer) -> int | None:
     together = list(takewhile(marks.__contains__, behind[first:]))
     # Of marks side by side, as <|END_RESPONSE|><|END_OF_TURN_TOKEN|>, the model stops at the one that it names.
     return next((token for token in together if token in tokenizer.stop_tokens), next(iter(together), None))
+
+
+def _last_mark(through: Answer, own: int, tokenizer: Tokenizer) -> int | None:
+    """The mark at the end of an answer that calls a tool, which may not be the one that others end with."""
+    if not isinstance(through, str) or _ANSWER["content"] not in through:
+        return None
+    behind = tokenizer.encode(through.rpartition(_ANSWER["content"])[2].rstrip())
+    marks = tokenizer.special_tokens | tokenizer.added_tokens.keys()
+    together = list(takewhile(marks.__contains__, reversed(behind)))
+    known = tokenizer.stop_tokens | {own}
+    return next((token for token in together if token in known), next(iter(together), None))
 
 
 def _next_mark(through: Answer, whole: Answer, tokenizer: Tokenizer) -> _Mark:

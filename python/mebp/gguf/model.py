@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
+from mebp.exporter.template_files import DEFAULT
 from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES
@@ -17,7 +18,7 @@ from mebp.gguf.architectures import architecture_of
 from mebp.gguf.fields import check_config
 from mebp.gguf.metadata import model_metadata
 from mebp.gguf.positions import rope_factors
-from mebp.gguf.vocabulary import chat_template, vocabulary
+from mebp.gguf.vocabulary import chat_templates, vocabulary
 from mebp.tensor_file import relative_norm
 
 _LARGEST_F32 = 3.4e38
@@ -44,7 +45,7 @@ class ModelWriter:
         self._check_metadata(file)
         with _refused(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it"):
             self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
-            self._template = chat_template(folder)
+            self._templates = chat_templates(folder)
 
     @property
     def bytes(self) -> int:
@@ -165,8 +166,13 @@ class ModelWriter:
         for key, value in self._vocabulary.items():
             add = {int: writer.add_uint32, bool: writer.add_bool, str: writer.add_string, list: writer.add_array}
             add[type(value)](f"tokenizer.ggml.{key}", value)
-        if self._template:
-            writer.add_chat_template(self._template)
+        others = sorted(name for name in self._templates if name != DEFAULT and name.isidentifier())
+        if DEFAULT in self._templates:
+            writer.add_chat_template(self._templates[DEFAULT])
+        if others:  # gguf's own way of several writes their names in any order
+            writer.add_array("tokenizer.chat_templates", others)
+        for name in others:
+            writer.add_string(f"tokenizer.chat_template.{name}", self._templates[name])
 
 
 @contextmanager

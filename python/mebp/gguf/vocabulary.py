@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.errors import Error
-from mebp.files import plain_file, read_json, read_text
+from mebp.exporter.template_files import FILE, FOLDER, read_templates, template_files
+from mebp.files import plain_file, read_json
 from mebp.gguf import pieces
 from mebp.gguf.container import Container
 from mebp.gguf.fields import check_tokenizer
@@ -78,11 +79,11 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
             **_special(folder, numbers)}  # fmt: skip
 
 
-def chat_template(folder: Path) -> str | None:
-    if plain_file(folder / "chat_template.jinja").is_file():
-        return read_text(folder / "chat_template.jinja", _ADVICE)
-    found = _settings(folder).get("chat_template")
-    return found if isinstance(found, str) else None
+def chat_templates(folder: Path) -> dict[str, str]:
+    """By their names; the one without is DEFAULT."""
+    for name in (FILE, FOLDER, *template_files(folder)):
+        plain_file(folder / name)
+    return read_templates(folder, _settings(folder))
 
 
 def is_pieces(container: Container) -> bool:
@@ -121,7 +122,11 @@ def write_tokenizer(container: Container, folder: Path) -> None:
     _write(folder, tokenizer, settings)
     template = container.text("tokenizer.chat_template")
     if template is not None:
-        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+        (folder / FILE).write_text(template, encoding="utf-8")
+    for name in filter(str.isidentifier, container.texts("tokenizer.chat_templates") or []):
+        (folder / FOLDER).mkdir(exist_ok=True)
+        template = container.text(f"tokenizer.chat_template.{name}", needed=True)
+        (folder / FOLDER / f"{name}.jinja").write_text(template, encoding="utf-8")
 
 
 def set_around_text(container: Container, folder: Path) -> None:

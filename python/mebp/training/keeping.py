@@ -9,6 +9,7 @@ from pathlib import Path
 from mebp import outputs
 from mebp.expert_adapters import adapted_parameters, unreached
 from mebp.inspect import inspect
+from mebp.model_folder import copy_templates, discard_templates
 from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
@@ -75,6 +76,7 @@ class Keeper:
                 for file in {CONFIG, *(kind.file for kind in adapter_kinds()), *VALUE_FILES}:
                     (folder / file).unlink(missing_ok=True)
                 discard_card(folder)
+                discard_templates(folder)
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
 
@@ -116,6 +118,7 @@ class Keeper:
             self.session.model.write(folder, replace=True)
         else:
             self.session.save_adapter(folder)
+            copy_templates(self._options.bundle / "tokenizer", folder)
             text = make_card(self._options, self.session, self._description, self._standing, self._command,
                              self._objective.has_perplexity)  # fmt: skip
             write_card(folder, text)
