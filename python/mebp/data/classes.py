@@ -2,7 +2,7 @@
 """Texts with the class that each is of, or each of their words."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from mebp.data.json_values import kind, read_string
 from mebp.data.reading import objects_of
 from mebp.data.sources import Source
 from mebp.data.stream import opened
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
@@ -98,6 +99,16 @@ def choose_classes(labels: Sequence[Label], config: Mapping[str, object]) -> lis
     return names or [f"LABEL_{number}" for number in range(max(*numbers, 1) + 1)]
 
 
+def check_several(data: str, labels: Iterable[str | int]) -> None:
+    """Raises mebp.Error where all samples to train on have the same label."""
+    found = set(labels)
+    if len(found) == 1:
+        raise Error(
+            f"{data}: every label is {found.pop()!r:.80}, so there is nothing to tell apart; add samples of other "
+            "classes"
+        )
+
+
 def _known_classes(config: Mapping[str, object]) -> list[str]:
     named = config.get("id2label")
     if not isinstance(named, dict) or not all(str(number) in named for number in range(len(named))):
@@ -117,7 +128,8 @@ def load_classified(path: str | os.PathLike[str], tokenizer: Tokenizer, length: 
         if len(ids) > length:
             ids, cut = tokenizer.encode_sample(sample.text, sample.pair, length), cut + 1
         rows.append(own_row(ids, [label]))
-    return Dataset(rows, tokenizer.padding, cut_notes(path, cut, len(rows), length), len(rows))
+    notes = [*cut_notes(path, cut, len(rows), length), *unknown_notes(path, tokenizer, (row.ids for row in rows))]
+    return Dataset(rows, tokenizer.padding, notes, len(rows))
 
 
 def own_row(ids: Sequence[int], labels: Sequence[int]) -> Row:

@@ -180,7 +180,7 @@ def _check_lengths(path: Path, lengths: np.ndarray, length: int) -> None:
 
 def _notes(tokens: Tokens, length: int, left: int) -> list[str]:
     if tokens.about.kind == "text":
-        return []
+        return list(tokens.about.notes)
     notes, lengths = [], tokens.lengths
     shortened = int(np.count_nonzero(lengths > length))
     if shortened:

@@ -17,6 +17,7 @@ from mebp.data.packing import cut
 from mebp.data.reading import SampleFiles
 from mebp.data.sharing import Sharing, share_rows
 from mebp.data.sources import Source, read_sources
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
@@ -88,7 +89,8 @@ def load_masked(
     def load(path: Path) -> Dataset:
         samples = _read(path, tokenizer, length)
         rows = share_rows(samples, length, sharing.seed) if sharing else samples
-        return Dataset(rows, tokenizer.padding, samples=len(samples))
+        notes = unknown_notes(path, tokenizer, (row.ids for row in samples))
+        return Dataset(rows, tokenizer.padding, notes, samples=len(samples))
 
     sources = read_sources(given)
     return MaskedText(mix_datasets(sources, [load(source.path) for source in sources]), masking)
@@ -97,8 +99,10 @@ def load_masked(
 def load_measured(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, vocabulary: int) -> Dataset:
     """The same to measure a loss on: 15 % are masked, the same tokens of a file in every run."""
     masking = Masking.of(tokenizer, vocabulary)
-    samples = [masking.apply(row, (_MEASURED, index)) for index, row in enumerate(_read(path, tokenizer, length))]
-    return Dataset(share_rows(samples, length, seed=0), tokenizer.padding, samples=len(samples))
+    whole = _read(path, tokenizer, length)
+    samples = [masking.apply(row, (_MEASURED, index)) for index, row in enumerate(whole)]
+    notes = unknown_notes(path, tokenizer, (row.ids for row in whole))
+    return Dataset(share_rows(samples, length, seed=0), tokenizer.padding, notes, samples=len(samples))
 
 
 def _read(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int) -> list[Row]:

@@ -12,6 +12,7 @@ import numpy as np
 from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptText, PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
@@ -73,7 +74,8 @@ def load_preferences(
             f"{path}: {tokens.retokenized:,} of {2 * len(rows):,} completions would share a token with their prompt; "
             "they were made tokens of by themselves"
         )
-    return Preferences(rows, notes)
+    parts = (ids for row in rows for ids in (row.prompt, row.chosen, row.rejected))
+    return Preferences(rows, notes + unknown_notes(path, tokenizer, parts))
 
 
 def _preference(where: str, prompt_ids: list[int], completions: Sequence[list[int]], length: int) -> Preference:

@@ -14,6 +14,7 @@ from mebp.data.json_values import kind, read_string
 from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.numbers import LARGEST_SCORE, as_float
@@ -96,7 +97,8 @@ def load_rollouts(
         notes.append(
             f'{path}: {missing:,} of {len(every):,} completions have no "logps", so they are taken as the policy\'s own'
         )
-    return Rollouts(rows, notes)
+    parts = (ids for row in rows for ids in (row.prompt.ids, *(each.ids for each in row.completions)))
+    return Rollouts(rows, notes + unknown_notes(path, tokenizer, parts))
 
 
 def as_json(rollout: Rollout) -> dict:

@@ -15,6 +15,7 @@ from mebp.data.forms import Completion, Conversation, Document, Sample
 from mebp.data.packing import write_documents
 from mebp.data.reading import SampleFiles, TextStream
 from mebp.data.store import About, TokenWriter
+from mebp.data.unknown import Unknown
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
 from mebp.words import listed
@@ -28,7 +29,8 @@ def write_samples(files: Sequence[Path], tokenizer: Tokenizer, writer: TokenWrit
 
     Raises mebp.Error, with the line, for what cannot be read or the chat template refuses.
     """
-    samples, encoder = _Learned(SampleFiles(files).stream()), Encoder(tokenizer)
+    samples, encoder, unknown = _Learned(SampleFiles(files).stream()), Encoder(tokenizer), Unknown(tokenizer)
+    writer.listener = unknown.see
     first = next(iter(samples), None)
     if first is None:
         raise Error(f"{listed(map(str, files), 'and')}: every sample is marked as not to be learned; mark some with 1")
@@ -43,6 +45,7 @@ def write_samples(files: Sequence[Path], tokenizer: Tokenizer, writer: TokenWrit
         conversations = _Conversations(files, tokenizer, encoder)
         _write_rows(conversations.rows(every), writer)
         about = About("assistant", [*samples.notes(), *conversations.notes()])
+    about.notes.extend(unknown.notes())
     writer.finish(about)
     return about
 

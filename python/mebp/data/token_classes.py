@@ -11,6 +11,7 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.data.classes import Label, cut_notes, own_row, read_entries, some_of
 from mebp.data.dataset import Dataset
 from mebp.data.json_values import kind
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
@@ -75,6 +76,7 @@ def load_tagged(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int,
     if len(rows) < len(samples):
         missing = f"had no label that counts within {length} tokens and were left out"
         notes.append(f"{path}: {len(samples) - len(rows):,} of {len(samples):,} samples {missing}")
+    notes += unknown_notes(path, tokenizer, (row.ids for row in rows))
     return Dataset(rows, tokenizer.padding, notes, len(rows))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
-from mebp.data.classes import Label, choose_classes, classified_lengths, load_classified, read_classified
+from mebp.data.classes import Label, check_several, choose_classes, classified_lengths, load_classified, read_classified
 from mebp.data.loading import mix_datasets
+from mebp.data.sources import told
 from mebp.data.token_classes import load_tagged, read_tagged, tagged_lengths
 from mebp.errors import Error
 from mebp.inspect import inspect
@@ -40,7 +41,9 @@ class Classification(OfRows):
 
     @classmethod
     def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
-        return choose_classes([label for source in options.data for label in cls.labels_of(source.path)], config)
+        labels = [label for source in options.data for label in cls.labels_of(source.path)]
+        check_several(told(options.data), (label.value for label in labels))
+        return choose_classes(labels, config)
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
@@ -54,6 +57,8 @@ class Classification(OfRows):
         paths = {"eval": options.eval, "test": options.test}
         parts = [self.load(source.path, tokenizer, length, self._classes) for source in options.data]
         self.data = mix_datasets(options.data, parts)
+        numbers = {int(label) for row in self.data.rows for label in row.labels if label != IGNORED_LABEL}
+        check_several(told(options.data), (self._classes[number] for number in numbers))
         self.measured = {
             name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path
         }

@@ -42,6 +42,7 @@ class Masked(OfRows):
             name: load_measured(path, tokenizer, length, vocabulary) for name, path in paths.items() if path
         }
         self.digest = self.data.whole.digest
+        self.notes = [note for data in (self.data.whole, *self.measured.values()) for note in data.notes]
         self.use(self.data.whole)
 
     def description(self) -> Mapping[str, object]:

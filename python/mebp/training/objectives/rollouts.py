@@ -119,7 +119,7 @@ class Rollouts(Objective):
         self._eval = load_prompts(options.eval, **read) if options.eval else None
         self._given = self._handed or self._prompts
         self.digest = self._given.digest
-        self.notes = list(self._handed.notes) if self._handed else []
+        self.notes = [note for read in (self._given, self._eval) if read for note in read.notes]
         self._check_rewards()
         of_rewards = (f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ()))
         self.metrics = (*self.own_metrics, "completions/mean_length", *of_rewards)
