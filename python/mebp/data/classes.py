@@ -4,7 +4,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -15,9 +14,9 @@ from mebp.data.json_values import kind, read_string
 from mebp.data.reading import objects_of
 from mebp.data.sources import Source
 from mebp.data.stream import opened
+from mebp.data.table import is_table
 from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _Sample = TypeVar("_Sample")
@@ -66,15 +65,16 @@ def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
 def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> Iterator[tuple[str, dict]]:
     """The objects of a file of JSON, or of those in a folder, which have these keys, and where each is; `wanted` says
     what else to give."""
-    for each in Source(user_path(path)).files():
+    source = Source.of(path)
+    for each in source.files():
         with opened(each) as file:
-            if file.head.strip() and file.head.lstrip()[0] not in "[{":
+            if file.head.strip() and file.head.lstrip()[0] not in "[{" and not is_table(each, file.head):
                 raise Error(f"{each}: is not JSON; {wanted}")
-            for number, entry in objects_of(each, file):
+            for where, entry in objects_of(each, file, source.columns):
                 for key in keys:
                     if key not in entry:
-                        raise Error(f'{each}:{number}: has no "{key}"; {wanted}')
-                yield f"{each}:{number}", entry
+                        raise Error(f'{where}: has no "{key}"; {wanted}')
+                yield where, entry
 
 
 def _read(where: str, entry: dict) -> Classified:
@@ -148,7 +148,7 @@ def _listed(classes: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(classes) - 8} more" if len(classes) > 8 else "")
 
 
-def classified_lengths(path: Path, tokenizer: Tokenizer, at_most: int) -> list[int]:
+def classified_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int]:
     """Tokens of the file's samples, or of `at_most` from all over it."""
     chosen = some_of(read_classified(path), at_most)
     return [len(tokenizer.encode_sample(sample.text, sample.pair)) for sample in chosen]

@@ -74,7 +74,7 @@ _SHAREGPT = Form(("conversations",), ("system", "tools"))
 FORMS = (_TEXT, _COMPLETION, _MESSAGES, _ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT, _SHAREGPT)
 _SPOKEN = (_ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT)  # what is asked, and what is answered
 _CONTEXT = {_ALPACA: "input", _DOLLY: "context"}
-_WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}"
+_WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}, or name your columns with --columns"
 
 
 def find_form(where: str, entry: Mapping[str, object]) -> Form:

@@ -4,18 +4,28 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mebp.data.columns import AS_NAMED, Columns
 from mebp.data.splits import data_files
 from mebp.errors import Error
 from mebp.files import user_path
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(os.PathLike):
+    """It stands for its path where one is asked for."""
+
     path: Path  # a file, or a folder of files that are read as one
     share: float | None = None  # of the rows of an epoch
+    columns: Columns = AS_NAMED
+
+    @classmethod
+    def of(cls, given: "str | os.PathLike[str] | Source", columns: Columns | None = None) -> "Source":
+        """A path, without a share; with `columns`, where they are given, in place of its own."""
+        source = given if isinstance(given, Source) else cls(user_path(given))
+        return source if columns is None else replace(source, columns=columns)
 
     @classmethod
     def read(cls, given: "str | os.PathLike[str] | Source") -> "Source":
@@ -41,6 +51,9 @@ class Source:
     def files(self) -> list[Path]:
         """Raises mebp.Error where a folder has none."""
         return data_files(self.path) if self.path.is_dir() else [self.path]
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     def __str__(self) -> str:
         return str(self.path) if self.share is None else f"{self.path}:{self.share:g}"
@@ -80,11 +93,9 @@ def names_of(sources: Sequence[Source]) -> list[str]:
     return names
 
 
-def check_no_shares(sources: Sequence[Source], objective: str) -> list[Path]:
-    """The paths of sources that an objective puts together one after the other."""
+def check_no_shares(sources: Sequence[Source], objective: str) -> list[Source]:
+    """The sources, which an objective puts together one after the other."""
     for source in sources:
         if source.share is not None:
             raise Error(f"--data {source}: {objective} takes every sample once an epoch; leave the share out")
-        if source.path.is_dir():
-            raise Error(f"--data {source}: is a folder without train.jsonl; give the file, or several with --data each")
-    return [source.path for source in sources]
+    return list(sources)

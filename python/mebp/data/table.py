@@ -3,7 +3,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mebp.data.forms import FORMS
@@ -27,8 +27,11 @@ def is_table(path: Path, head: str) -> bool:
     return any(columns >= expected for expected in _BEGINNINGS)
 
 
-def rows_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict[str, object]]]:
-    """Each row below the header that is not blank, with the line that it begins in."""
+def rows_of(path: Path, file: DataFile, kept: Collection[str] = ()) -> Iterator[tuple[int, dict[str, object]]]:
+    """Each row below the header that is not blank, with the line that it begins in.
+
+    kept: names of columns that stay as they are written.
+    """
     csv.field_size_limit(_LONGEST_FIELD)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter_of(file.head)
     lines = (line for _, line in file.lines())
@@ -48,7 +51,7 @@ def rows_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict[str, object]
         if not any(fields):
             continue
         if not columns:
-            columns = _columns(f"{path}:{number}", fields)
+            columns = _columns(f"{path}:{number}", fields, kept)
             continue
         if len(fields) != len(columns):
             raise Error(
@@ -63,10 +66,10 @@ def _delimiter_of(head: str) -> str:
     return max(_DELIMITERS, key=head.lstrip().split("\n", 1)[0].count)
 
 
-def _columns(where: str, fields: Sequence[str]) -> list[str]:
+def _columns(where: str, fields: Sequence[str], kept: Collection[str]) -> list[str]:
     """The names of the header; those that mebp reads are known in any letter case."""
     names = [name.strip(" \"'") for name in fields]
-    names = [name.lower() if name.lower() in _KEYS else name for name in names]
+    names = [name.lower() if name.lower() in _KEYS and name not in kept else name for name in names]
     twice = next((name for index, name in enumerate(names) if name and name in names[:index]), None)
     if twice:
         raise Error(f'{where}: has two columns "{twice}"; rename one')

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.classes import Label, cut_notes, own_row, read_entries, some_of
@@ -80,6 +79,6 @@ def load_tagged(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int,
     return Dataset(rows, tokenizer.padding, notes, len(rows))
 
 
-def tagged_lengths(path: Path, tokenizer: Tokenizer, at_most: int) -> list[int]:
+def tagged_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int]:
     """Tokens of the file's samples, or of `at_most` from all over it."""
     return [len(tokenizer.encode_words(sample.words)[0]) for sample in some_of(read_tagged(path), at_most)]

@@ -110,8 +110,8 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (*(source.path for source in training.data), training.eval, training.test)):
-            objective.check_data(path)  # what is wrong in them is told now, not in some minutes
+        for source in (*training.data, *training.measured.values()):
+            objective.check_data(source)  # what is wrong in them is told now, not in some minutes
         trained = Trained(
             told(training.data),
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
