@@ -2,6 +2,7 @@
 """Texts with the class that each is of, or each of their words."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
-from mebp.data.json_values import kind, read_string
+from mebp.data.json_values import kind, parse_json, read_string
 from mebp.data.reading import objects_of
 from mebp.data.sources import Source
 from mebp.data.stream import opened
@@ -58,23 +59,42 @@ class Classified:
 
 
 def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
-    """All samples of a file of JSON; raises mebp.Error, with the line, for what cannot be read."""
+    """All samples of a file; raises mebp.Error, with the line, for what cannot be read."""
     return [_read(where, entry) for where, entry in read_entries(path, ("text", "label"), _WANTED)]
 
 
 def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> Iterator[tuple[str, dict]]:
-    """The objects of a file of JSON, or of those in a folder, which have these keys, and where each is; `wanted` says
-    what else to give."""
+    """The objects of a file of JSON or the rows of a table, or those of a folder, which have these keys, and where each
+    is; `wanted` says what else to give."""
     source = Source.of(path)
     for each in source.files():
         with opened(each) as file:
-            if file.head.strip() and file.head.lstrip()[0] not in "[{" and not is_table(each, file.head):
+            typed = is_table(each, file.head)
+            if file.head.strip() and file.head.lstrip()[0] not in "[{" and not typed:
                 raise Error(f"{each}: is not JSON; {wanted}")
-            for where, entry in objects_of(each, file, source.columns):
+            for where, entry in objects_of(each, file, source.columns, marks=False):
                 for key in keys:
                     if key not in entry:
-                        raise Error(f'{where}: has no "{key}"; {wanted}')
-                yield where, entry
+                        raise Error(f'{where}: has no "{key}"; {wanted}, or name your columns with --columns')
+                yield where, _with_types(where, entry) if typed else entry
+
+
+def _with_types(where: str, row: Mapping[str, str]) -> dict[str, object]:
+    """A row of a table, which has texts alone, as JSON would have it: whole numbers as labels, lists for words."""
+    found: dict[str, object] = {key: field for key, field in row.items() if key != "text_pair" or field}
+    if "label" in row:
+        found["label"] = _number_or_name(row["label"])
+    for key in ("tokens", "labels"):
+        if key in row:
+            is_json = row[key].lstrip().startswith("[")
+            found[key] = parse_json(where, row, key) if is_json else row[key].split()
+    if isinstance(found.get("labels"), list):
+        found["labels"] = [_number_or_name(each) if isinstance(each, str) else each for each in found["labels"]]
+    return found
+
+
+def _number_or_name(field: str) -> int | str:
+    return int(field) if re.fullmatch(r"\s*-?[0-9]{1,9}\s*", field) else field
 
 
 def _read(where: str, entry: dict) -> Classified:

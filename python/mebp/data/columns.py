@@ -14,7 +14,7 @@ _OF_PAIRS = ("chosen", "rejected")
 _OF_CLASSES = ("text_pair", "label", "tokens", "labels")
 _OF_ROLLOUTS = ("prompt_ids", "completions")
 _FORM_KEYS = dict.fromkeys(key for form in FORMS for key in form.keys)
-_KNOWN = dict.fromkeys((*_FORM_KEYS, *_OF_PAIRS, *_OF_CLASSES, *_OF_ROLLOUTS, *MARKS))
+KNOWN = dict.fromkeys((*_FORM_KEYS, *_OF_PAIRS, *_OF_CLASSES, *_OF_ROLLOUTS, *MARKS))
 # What a sample may lack.
 _OPTIONAL = {"text_pair", *MARKS, *(key for form in FORMS for key in form.optional)}
 _WANTED = "give NAME=COLUMN, or several with commas, such as prompt=question,completion=answer"
@@ -35,8 +35,8 @@ class Columns:
         if not all(len(pair) == 2 and all(pair) for pair in pairs):
             raise Error(f"--columns is '{written}'; {_WANTED}")
         for name, _ in pairs:
-            if name not in _KNOWN:
-                raise Error(f"--columns {written}: '{name}' is no name that mebp reads; choose {listed(_KNOWN)}")
+            if name not in KNOWN:
+                raise Error(f"--columns {written}: '{name}' is no name that mebp reads; choose {listed(KNOWN)}")
         for index, what in ((0, "the name"), (1, "the column")):
             given = [pair[index] for pair in pairs]
             twice = next((each for place, each in enumerate(given) if each in given[:place]), None)

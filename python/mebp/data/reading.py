@@ -88,15 +88,15 @@ def json_objects(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict]]:
             yield from objects_of(each, file, source.columns)
 
 
-def objects_of(path: Path, file: DataFile, columns: Columns) -> Iterator[tuple[str, dict]]:
-    """The same of an open file."""
-    objects = _objects_of(path, file, columns)
+def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True) -> Iterator[tuple[str, dict]]:
+    """The same of an open file; `marks` as rows_of has it."""
+    objects = _objects_of(path, file, columns, marks)
     return columns.renamed(objects) if columns else objects
 
 
-def _objects_of(path: Path, file: DataFile, columns: Columns) -> Iterator[tuple[str, dict]]:
+def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> Iterator[tuple[str, dict]]:
     found = False
-    for number, entry in rows_of(path, file, columns.theirs) if is_table(path, file.head) else file.entries():
+    for number, entry in rows_of(path, file, columns.theirs, marks) if is_table(path, file.head) else file.entries():
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
         where = f"{path}:{number}"

@@ -29,7 +29,7 @@ class Tagged:
 
 
 def read_tagged(path: str | os.PathLike[str]) -> list[Tagged]:
-    """All samples of a file of JSON; raises mebp.Error, with the line, for what cannot be read."""
+    """All samples of a file; raises mebp.Error, with the line, for what cannot be read."""
     return [_read(where, entry) for where, entry in read_entries(path, ("tokens", "labels"), _WANTED)]
 
 
