@@ -109,7 +109,8 @@ def _refuse(where: str, entry: Mapping[str, object]) -> None:
 def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
     """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type."""
     known = (*form.keys, *form.beside)
-    unread = frozenset(key for key, value in entry.items() if key not in known and not is_mark(key, value))
+    others = {key: value for key, value in entry.items() if key not in known and value is not None}
+    unread = frozenset(key for key, value in others.items() if not is_mark(key, value))
     common = {"learned": is_learned(where, entry), "unread": unread}
     if form == _TEXT:
         return Document(where, read_string(where, entry, "text"), **common)

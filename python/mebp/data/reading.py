@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of data files: plain text, JSON lines, a JSON array, or a table."""
+"""Samples of data files: plain text, JSON lines, a JSON array, or a table (CSV, Parquet, Arrow)."""
 
 import os
 import re
@@ -37,7 +37,7 @@ class SampleFiles:
         """The same, with plain text in parts, each of which has to be read before the next sample."""
         for path in self._source.files():
             with opened(path) as file:
-                if is_table(path, file.head) or _is_json(path, file.head):
+                if file.arrow or is_table(path, file.head) or _is_json(path, file.head):
                     yield from self._samples(path, file)
                 elif self._source.columns:
                     raise Error(f"{path}: is plain text, which has no columns; leave --columns out")
@@ -96,7 +96,8 @@ def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True)
 
 def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> Iterator[tuple[str, dict]]:
     found = False
-    for number, entry in rows_of(path, file, columns.theirs, marks) if is_table(path, file.head) else file.entries():
+    is_csv = not file.arrow and is_table(path, file.head)
+    for number, entry in rows_of(path, file, columns.theirs, marks) if is_csv else file.entries():
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
         where = f"{path}:{number}"
@@ -104,7 +105,7 @@ def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> It
         yield where, entry
         found = True
     if not found:
-        what = "samples" if file.head.strip() else "text"
+        what = "samples" if file.arrow or file.head.strip() else "text"
         raise Error(f"{path}: has no {what}; give another file")
 
 

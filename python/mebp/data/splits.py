@@ -6,7 +6,7 @@ from pathlib import Path
 from mebp.errors import Error, translate_errors
 
 _NAMES = {"data": ("train",), "eval": ("valid", "validation"), "test": ("test",)}
-_ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt")
+_ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".txt")
 _ABOUT = ("readme", "license", "licence")  # files that say what a folder holds
 
 
