@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.connection import connection
 from mebp.shared_options import add_shared
+from mebp.words import say
 
 if TYPE_CHECKING:
     from mebp.data.sources import Source
@@ -29,7 +30,10 @@ def data_of(arguments: argparse.Namespace) -> "Source":
     from mebp.data.columns import Columns
     from mebp.data.sources import Source
 
-    return Source.of(arguments.data, Columns.read(arguments.columns))
+    source = Source.of(arguments.data, Columns.read(arguments.columns))
+    if source.hub and source.hub.note:
+        say(source.hub.note, error=True)
+    return source
 
 
 def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
-from mebp.data.sources import told
+from mebp.data.sources import names_of, told
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
@@ -492,7 +492,7 @@ class _Run:
         from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
 
         curve = Curve(*self.objective.curve)
-        title = f"{options.bundle.name} on {', '.join(source.path.name for source in options.data)}"
+        title = f"{options.bundle.name} on {', '.join(names_of(options.data))}"
         for picture in pictures:
             plot_run(log.records, log.evaluations, picture, title, curve)
         name = curve.metric or "loss"

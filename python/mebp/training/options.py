@@ -98,7 +98,7 @@ class TrainingOptions:
         object.__setattr__(self, "data", tuple(Source.of(source, columns) for source in read_sources(self.data)))
         for name in MEASURED:
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, Source.of(getattr(self, name), columns))
+                object.__setattr__(self, name, Source.of(getattr(self, name), columns, name))
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))

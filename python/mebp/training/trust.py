@@ -25,7 +25,8 @@ _NAMES = {
     Mark.SENDING: "report_to connect cert key ca plain_text",
     # With --resume, what is there counts as the run's own, also where its state is missing.
     Mark.OVERWRITING: "overwrite resume",
-    # Of these, `bundle` may be a hub id: that is fetched, and nothing in it runs.
+    # Of these, `bundle` may be a hub id, and `data`, `eval` and `test` hub:OWNER/NAME: that is fetched, and nothing in
+    # it runs.
     Mark.PLAIN: """
         bundle data task mask_probability objective reference reward_timeout rollouts steps epochs lr seed optimizer
         weight_decay clip clip_recompute accumulate packing schedule warmup eval eval_every test adapter adapter_out
