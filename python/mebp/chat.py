@@ -2,6 +2,7 @@
 """A conversation as the model's chat template puts it."""
 
 from mebp.data.chat_template import ChatTemplate
+from mebp.data.turn_ends import turn_ends
 from mebp.tokenizer import Tokenizer
 
 
@@ -35,14 +36,9 @@ class Chat:
         self._answered -= 1
         return True
 
-    def stop_tokens(self) -> set[int]:
-        """What ends an answer: the tokenizer's own, and the special token that the template puts after one, which a
-        model learns from conversations whatever its configuration names."""
-        question, answer = "A question", "The answer"
-        whole = self._template.render([*self._turns(question), {"role": "assistant", "content": answer}])
-        after = self._tokenizer.encode(whole.rpartition(answer)[2])
-        closing = [token for token in after if token in self._tokenizer.special_tokens]
-        return {*self._tokenizer.stop_tokens, *closing[:1]}
+    def stop_tokens(self) -> frozenset[int]:
+        """What ends an answer."""
+        return turn_ends(self._tokenizer, self._template).stop
 
     def _turns(self, text: str) -> list[dict[str, str]]:
         return [*self._before, {"role": "user", "content": text}]

@@ -6,13 +6,14 @@ and position. So a text depends on nothing else: not on threads, not on how many
 whether the run was stopped in between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mebp.data.prompts import Prompt
 from mebp.data.rollouts import Completion, Rollout
+from mebp.data.turn_ends import PromptEnds
 from mebp.errors import Error
 from mebp.generation import Kept, Recomputed, Sampler, new_tokens
 from mebp.numbers import whole_number
@@ -89,7 +90,7 @@ class Writer:
 
     def __init__(self, session: Session, tokenizer: Tokenizer, options: RolloutOptions) -> None:
         self._session, self._tokenizer, self._options = session, tokenizer, options
-        self._ends = tokenizer.stop_tokens
+        self._ends = PromptEnds(tokenizer)
 
     def write(self, prompt: Prompt, seed: int, number: int, index: int) -> Rollout:
         """A group of completions of `prompt`, the `index`-th of rollout `number`.
@@ -122,21 +123,24 @@ class Writer:
         source = _Watched(session.keys_and_values() if session.generates else Recomputed(session))
         ids = np.repeat(prompt.ids[None], rows, axis=0)
         chosen, logps = [], []
-        for tokens in new_tokens(source, ids, count, self._ends, self._options.sampler(draws)):
+        stop = self._ends.after(prompt.written).stop
+        for tokens in new_tokens(source, ids, count, stop, self._options.sampler(draws)):
             scaled = source.last.astype(np.float64) / self._options.temperature
             scaled -= scaled.max(axis=1, keepdims=True)
             chosen.append(tokens.astype(np.int32))
             logps.append(scaled[np.arange(rows), tokens] - np.log(np.exp(scaled).sum(axis=1)))
         written, known = np.stack(chosen, axis=1), np.stack(logps, axis=1)
-        ends = [self._length(row) for row in written]
+        ends = [_length(row, stop) for row in written]
         return tuple([row[:end] for row, end in zip(values, ends, strict=True)] for values in (written, known))
-
-    def _length(self, row: np.ndarray) -> int:
-        ends = np.flatnonzero(np.isin(row, list(self._ends)))
-        return int(ends[0]) + 1 if len(ends) else len(row)
 
     def _completion(self, prompt: Prompt, member: int, ids: np.ndarray, logps: np.ndarray) -> Completion:
         text = self._tokenizer.decode(ids.tolist())
         where = f"{prompt.where}, completion {member + 1}"
         ones = np.ones(len(ids), dtype=bool)
         return Completion(where, text, ids, ones, np.minimum(logps, 0).astype(np.float32), None, None)
+
+
+def _length(row: np.ndarray, stop: Collection[int]) -> int:
+    """Up to and with what ends it."""
+    ends = np.flatnonzero(np.isin(row, list(stop)))
+    return int(ends[0]) + 1 if len(ends) else len(row)

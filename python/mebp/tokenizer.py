@@ -64,6 +64,7 @@ class Tokenizer:
         self.end_of_sequence = next(iter(self._stated_ends), self.end_of_text)
         self.stop_tokens = {*self._stated_ends, self.end_of_text}
         added = self._tokenizer.get_added_tokens_decoder().items()
+        self.added_tokens = {index: token.content for index, token in added}  # special or not
         self.special_tokens = {*self.stop_tokens, *(index for index, token in added if token.special)}
 
     def encode(self, text: str) -> list[int]:

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from mebp.data import Dataset, Row, load_dataset
 from mebp.data.chat_template import ChatTemplate
 from mebp.data.conversations import Turns, conversation_row
+from mebp.data.turn_ends import TurnEnds
 from mebp.errors import Error
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
@@ -75,8 +76,8 @@ def test_the_assistant_s_turns_count_with_their_ends(tmp_path, template):
     assert not data.notes
 
 
-def test_without_an_end_the_turn_is_all_there_is(tmp_path):
-    tokenizer = tokenizer_with(tmp_path, WITHOUT_END)
+def test_without_an_end_or_a_mark_that_follows_the_turn_is_all_there_is(tmp_path):
+    tokenizer = tokenizer_with(tmp_path, WITHOUT_END.replace("<|im_start|>", "#"))
     data = load(tmp_path, tokenizer, {"messages": TURNS})
     assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.\nSo.  \n"
     quoting = [USER, {"role": "assistant", "content": "It ends <|im_end|> so."}]
@@ -86,12 +87,11 @@ def test_without_an_end_the_turn_is_all_there_is(tmp_path):
 
 def test_a_token_for_no_character_counts_where_the_answer_begins():
     class WithoutWidth:
-        special_tokens = frozenset({9})
-
         def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
             return [1, 2, 3, 9], [(0, 3), (3, 3), (3, 5), (5, 6)]  # such as a word's beginning that no space marks
 
-    row = conversation_row(Turns("ab:cd|", [(3, 6)], marked=False, complete=True), WithoutWidth())
+    ends = TurnEnds(frozenset(), 9, closing=frozenset({9}))
+    row = conversation_row(Turns("ab:cd|", [(3, 6)], marked=False, complete=True), WithoutWidth(), ends)
     assert row.labels.tolist() == [-100, 2, 3, 9]
 
 
@@ -145,7 +145,7 @@ def test_a_header_that_takes_in_the_answer_s_space_does_not_count(tmp_path):
     file.write_text(json.dumps(settings))
     tokenizer = Tokenizer(tmp_path)
     (row,) = load(tmp_path, tokenizer, {"messages": [USER, {"role": "assistant", "content": "  abc"}]}).rows
-    assert learned(row, tokenizer) == "abc"
+    assert learned(row, tokenizer) == "abc<|im_start|>"  # with which the next turn begins
 
 
 def test_where_earlier_turns_are_rewritten_the_last_one_counts(tmp_path):

@@ -58,7 +58,21 @@ def accepted(answer: Answer) -> str:
     return answer
 
 
+def has_template(tokenizer: Tokenizer) -> bool:
+    return _stated(tokenizer) is not None
+
+
 def _find_source(tokenizer: Tokenizer) -> str:
+    stated = _stated(tokenizer)
+    if stated is None:
+        raise Error(
+            f"{tokenizer.folder}: this model has no chat template; put one in chat_template.jinja there, "
+            'or give the data as "prompt" and "completion"'
+        )
+    return stated
+
+
+def _stated(tokenizer: Tokenizer) -> str | None:
     file = own_file(tokenizer.folder / "chat_template.jinja")
     if file.is_file():
         return read_text(file, "export the model again")
@@ -66,9 +80,4 @@ def _find_source(tokenizer: Tokenizer) -> str:
     if isinstance(stated, list):
         named = {entry.get("name"): entry.get("template") for entry in stated if isinstance(entry, dict)}
         stated = named.get("default")
-    if not isinstance(stated, str):
-        raise Error(
-            f"{tokenizer.folder}: this model has no chat template; put one in chat_template.jinja there, "
-            'or give the data as "prompt" and "completion"'
-        )
-    return stated
+    return stated if isinstance(stated, str) else None

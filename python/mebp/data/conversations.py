@@ -2,7 +2,7 @@
 """Conversations as rows of tokens in which the assistant's turns count."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
@@ -12,6 +12,8 @@ from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
 from mebp.data.template_process import Answer, Asked, Part, Refused
+from mebp.data.thoughts import EMPTY_THOUGHT
+from mebp.data.turn_ends import TurnEnds
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
@@ -31,21 +33,25 @@ class Turns:
     complete: bool  # False where only the last of the assistant's turns could be found
 
 
-def conversation_row(turns: Turns, tokenizer: Tokenizer) -> Row:
+def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
     """The whole conversation; the assistant's turns count, each with the token that ends it."""
     tokens, offsets = tokenizer.encode_with_offsets(turns.text)
     ids = np.array(tokens, dtype=np.int32)
     labels = np.full_like(ids, IGNORED_LABEL)
-    starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
-    special = np.isin(ids, list(tokenizer.special_tokens))
+    starts, stops = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    special = np.isin(ids, list(ends.closing))
     for start, end in turns.spans:
+        empty = EMPTY_THOUGHT.match(turns.text, start, end)
+        start = empty.end() if empty else start
         # A special token that takes in the space after it ends the header; any other that reaches in is the answer's.
-        inside = np.flatnonzero((starts < end) & (np.maximum(ends, starts + 1) > start) & ~(special & (starts < start)))
+        inside = np.flatnonzero(
+            (starts < end) & (np.maximum(stops, starts + 1) > start) & ~(special & (starts < start))
+        )
         if len(inside) == 0:
             continue
         first, last = inside[0], inside[-1]
         closing = next((index for index in inside[::-1] if special[index]), None)
-        closed = closing is not None and not turns.text[ends[closing] : end].strip()
+        closed = closing is not None and not turns.text[stops[closing] : end].strip()
         if turns.marked and not closed and last + 1 < len(ids) and special[last + 1]:
             last += 1
         elif not turns.marked and closed:
@@ -54,11 +60,12 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer) -> Row:
     return Row(ids, labels)
 
 
-def find_turns(samples: Sequence[Conversation], template: ChatTemplate) -> Iterator[Turns]:
+def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: TurnEnds) -> Iterator[Turns]:
     """Renders conversations and finds in the text of each the assistant's turns that are to be learned.
 
     By the template's own marks; else by rendering the conversation up to each turn. A template may write earlier turns
     differently once others follow; then the last one alone is sure.
+    Where the mark of the next turn ends an answer, it belongs to it, and stands behind the last one, too.
     Raises mebp.Error where the template refuses the conversation, or hides even that turn.
     """
     asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks)) for sample in samples)
@@ -73,12 +80,24 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate) -> Itera
                 # Marks within a turn do not say whose they are, but where there is one for each.
                 if marked and (all(learned) or len(marked) == len(learned)):
                     kept = marked if all(learned) else list(compress(marked, learned))
-                    yield Turns(text, kept, marked=True, complete=True)
+                    yield _with_ends(Turns(text, kept, marked=True, complete=True), sample, ends)
                     continue
                 _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
         except Error as error:
             raise Error(f"{sample.where}: {error}; change the conversation") from error
-        yield _turns_between(sample, text, others)
+        yield _with_ends(_turns_between(sample, text, others, ends.thought), sample, ends)
+
+
+def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:
+    """The same with the marks of next turns in the spans that they end."""
+    if not ends.following and not ends.following_call:
+        return turns
+    text, spans = turns.text, []
+    for start, end in turns.spans:
+        if end == len(text) and sample.messages[-1]["role"] == "assistant":
+            text += ends.after(sample.messages[-1])
+        spans.append((start, end + ends.begins(text, end)))
+    return replace(turns, text=text, spans=spans)
 
 
 def keys_beside(sample: Conversation) -> set[str]:
@@ -133,10 +152,10 @@ def _find_marks(text: str, marked: str) -> list[Span]:
     return spans if plain == text else []
 
 
-def _turns_between(sample: Conversation, text: str, others: Sequence[Answer]) -> Turns:
-    rendered = iter(others)
+def _turns_between(sample: Conversation, text: str, others: Sequence[Answer], thought: str) -> Turns:
+    rendered, whole = iter(others), len(sample.messages)
     spans = [
-        _span_between(next(rendered), next(rendered) if index + 1 < len(sample.messages) else text, text)
+        _span_between(next(rendered), next(rendered) if index + 1 < whole else text, text, thought)
         for index in _answers(sample)
     ]
     if spans[-1] is None:
@@ -151,9 +170,10 @@ def _turns_between(sample: Conversation, text: str, others: Sequence[Answer]) ->
     return Turns(text, found, marked=False, complete=True)
 
 
-def _span_between(before: Answer, through: Answer, text: str) -> Span | None:
+def _span_between(before: Answer, through: Answer, text: str, thought: str) -> Span | None:
     if isinstance(before, Refused) or isinstance(through, Refused):  # some refuse a conversation that stops here
         return None
+    before = before.removesuffix(thought)  # an answer's text may have another
     if not (text.startswith(through) and through.startswith(before)):
         return None
     return len(before), len(through)

@@ -10,6 +10,7 @@ from pathlib import Path
 from mebp.data.chat_template import ChatTemplate, accepted
 from mebp.data.json_values import read_string
 from mebp.data.template_process import Answer, Asked, Part
+from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
@@ -48,6 +49,7 @@ class PromptTokens:
         """files: where they are from, for templates that write the date; vocabulary: tokens that the model knows, to
         which all ids are held."""
         self._files, self._tokenizer, self._vocabulary = files, tokenizer, vocabulary
+        self._ends = PromptEnds(tokenizer)
         self.retokenized = 0  # completions whose first token would else reach back into the prompt
 
     def read(self, texts: Sequence[PromptText]) -> Iterator[tuple[list[int], list[list[int]]]]:
@@ -82,7 +84,7 @@ class PromptTokens:
             return ChatTemplate(self._tokenizer, now=now)
 
     def _ids(self, text: PromptText, rendered: Iterator[list[Answer]]) -> tuple[list[int], list[list[int]]]:
-        where = text.where
+        where, ends = text.where, self._ends.after(text.prompt)
         if isinstance(text.prompt, str):
             start, encode = text.prompt, self._tokenizer.encode_document
             wholes = [start + completion for completion in text.completions.values()]
@@ -92,6 +94,8 @@ class PromptTokens:
                 start, *wholes = [accepted(next(rendered)[0]) for _ in range(1 + len(text.completions))]
             except Error as error:
                 raise Error(f"{where}: {error}; change the conversation") from error
+            if not all(whole.startswith(start) for whole in wholes):
+                start = start.removesuffix(ends.thought)
         prompt_ids = self.checked(where, encode(start), "the prompt")
         ids = []
         for (name, completion), whole in zip(text.completions.items(), wholes, strict=True):
@@ -100,13 +104,15 @@ class PromptTokens:
                     f"{where}: the chat template writes the prompt differently when an answer follows, so mebp cannot "
                     f'tell where {name} begins; give "prompt", "chosen" and "rejected" as text'
                 )
+            if not isinstance(completion, str):
+                whole += ends.after(completion[-1])
             whole_ids = encode(whole)
             rest = whole_ids[len(prompt_ids) :]
             if whole_ids[: len(prompt_ids)] != prompt_ids:
                 self.retokenized += 1
                 rest = self._tokenizer.encode(whole[len(start) :])
-            if isinstance(completion, str) and rest[-1:] != [self._tokenizer.end_of_sequence]:
-                rest.append(self._tokenizer.end_of_sequence)
+            if isinstance(completion, str) and rest[-1:] != [ends.end]:
+                rest.append(ends.end)
             ids.append(self.checked(where, rest, name))
         return prompt_ids, ids
 

@@ -111,11 +111,13 @@ def _completions(samples: Iterable[Completion], encoder: Encoder) -> Iterator[Ro
 class _Conversations:
     def __init__(self, files: Sequence[Path], tokenizer: Tokenizer, encoder: Encoder) -> None:
         from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
+        from mebp.data.turn_ends import turn_ends
 
         # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
         with translate_errors(f"{files[0]}: cannot be read", "check the path"):
             now = datetime.fromtimestamp(max(file.stat().st_mtime for file in files))
             self._template = ChatTemplate(tokenizer, now=now)
+        self._ends = turn_ends(tokenizer, self._template)
         self._encoder = encoder
         self._samples = self._partial = 0
         self._hidden: dict[str, bool] = {}  # of each key beside role and content, by the first sample that has it
@@ -127,14 +129,14 @@ class _Conversations:
             return sum(len(str(turn.get("content"))) for turn in sample.messages)
 
         for batch in _batches(samples, size_of):
-            turns = list(find_turns(batch, self._template))
+            turns = list(find_turns(batch, self._template, self._ends))
             self._samples += len(turns)
             self._partial += sum(not each.complete for each in turns)
             for sample in batch:
                 for key in keys_beside(sample) - self._hidden.keys():
                     self._hidden[key] = is_hidden(sample, key, self._template)
             self._encoder.prepare([each.text for each in turns], with_places=True)
-            yield from (conversation_row(each, self._encoder) for each in turns)
+            yield from (conversation_row(each, self._encoder, self._ends) for each in turns)
 
     def notes(self) -> list[str]:
         """What is worth saying of them."""

@@ -115,8 +115,8 @@ class Episodes(Rollouts):
                 for each in kept:
                     each.values = each.of(session.scores(each.ids, each.scored).values).copy()
         targets = self._ppo.targets([
-            Episode(each.old, each.reference[: each.tokens], each.values, float(score), self._is_ended(each))
-            for each, score in zip(kept, np.nansum(rewards, axis=1), strict=True)
+            Episode(each.old, each.reference[: each.tokens], each.values, float(score), is_ended)
+            for each, score, is_ended in zip(kept, np.nansum(rewards, axis=1), self._ended(written), strict=True)
         ])  # fmt: skip
         for each, target in zip(kept, targets, strict=True):
             each.advantages, each.returns = np.float32(target.advantages), np.float32(target.returns)
@@ -127,8 +127,10 @@ class Episodes(Rollouts):
         tokens, longest = len(each.ids), min(self._room, self._length - len(prompt))
         return _Episode(prompt, np.append(each.ids, each.ids[-1:]) if tokens < longest else each.ids, tokens)
 
-    def _is_ended(self, each: _Episode) -> bool:
-        return int(each.completion[each.tokens - 1]) in self._tokenizer.stop_tokens
+    def _ended(self, written: Sequence[Rollout]) -> list[bool]:
+        """Of each completion, whether the model has ended it."""
+        stops = ((self._ends.after(group.prompt.written).stop, group.completions) for group in written)
+        return [int(each.ids[-1]) in stop for stop, completions in stops for each in completions]
 
     def _add(self, session: Session, rollout: int, update: int) -> Added:
         batch = self._batch(rollout, update)

@@ -83,7 +83,11 @@ class Groups(Rollouts):
     def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
         found = self._advantages_of(written, Progress(session.steps, 0))
         every = [(group.prompt.ids, each) for group in written for each in group.completions]
-        masks = [self._grpo.mask(each.ids, self._tokenizer.stop_tokens, each.mask) for _, each in every]
+        masks = [
+            self._grpo.mask(each.ids, self._ends.after(group.prompt.written).stop, each.mask)
+            for group in written
+            for each in group.completions
+        ]
         kept = [
             _Scored(prompt, each.ids, float(advantage), mask, each.logps)
             for (prompt, each), advantage, mask in zip(every, found, masks, strict=True)

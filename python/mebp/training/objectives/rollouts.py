@@ -20,6 +20,7 @@ from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.prompts import join_prompts, load_prompts
 from mebp.data.rollouts import Rollout, load_rollouts
 from mebp.data.sources import Source, check_no_shares
+from mebp.data.turn_ends import PromptEnds
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
@@ -109,6 +110,7 @@ class Rollouts(Objective):
         """least: completions that a prompt has at least."""
         super().__init__(options)
         self._writing, self._tokenizer, self._room = writing, tokenizer, writing.most(length)
+        self._ends = PromptEnds(tokenizer)
         timeout = TIMEOUT if options.reward_timeout is None else options.reward_timeout
         self._rewards = load_rewards(options.reward, timeout, lambda: self.stop()) if options.reward else None
         read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
