@@ -54,7 +54,7 @@ def is_same(one: Path, other: Path) -> bool:
     try:
         return os.path.samefile(one, other)
     except OSError:  # one is not there
-        return one.absolute() == other.absolute()
+        return os.path.abspath(one) == os.path.abspath(other)
 
 
 def _ends(path: Path) -> bytes:

@@ -3,7 +3,8 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 _ADVICE = "export the model again"
 _CONFIG, _ADDED = "tokenizer_config.json", "added_tokens_decoder"
+_OWN_TOKENIZER = "use the tokenizer that the model was trained with"
+# The first is all that most tokenizers need; a vocabulary may be of another script.
+_PROBES = (
+    "a",
+    "The lamp is lit at 7. \u041b\u0430\u043c\u043f\u0430 \u0433\u043e\u0440\u0438\u0442. \u706f\u4eae\u4e86\u3002",
+)
+_RARE = "\U00013000"  # a hieroglyph
 
 
 class Tokenizer:
@@ -89,7 +97,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without any added at its ends."""
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        return self._encoding(text, add_special_tokens=False).ids
 
     def encode_document(self, text: str) -> list[int]:
         """As encode, after what the model wants before a text that stands alone, such as <bos>."""
@@ -99,7 +107,7 @@ class Tokenizer:
         """As an encoder takes a text or two, with what the model wants around them, such as [CLS] and [SEP]; cut to
         `at_most` tokens, all of which stay that are not the text's."""
         with self._cutting(at_most):
-            return self._tokenizer.encode(text, pair, add_special_tokens=True).ids
+            return self._encoding(text, pair, add_special_tokens=True).ids
 
     @contextmanager
     def _cutting(self, at_most: int | None) -> Iterator[None]:
@@ -115,7 +123,7 @@ class Tokenizer:
         it is of none. Tokens are those of the text: byte-level ones begin with the space before a word."""
         ends = list(accumulate(len(word) + 1 for word in words))  # behind a word and its space
         with self._cutting(at_most):
-            encoding = self._tokenizer.encode(" ".join(words), add_special_tokens=True)
+            encoding = self._encoding(" ".join(words), add_special_tokens=True)
         places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         return encoding.ids, [
             None if special or not end else bisect_right(ends, end - 1) for (_, end), special in places
@@ -123,7 +131,7 @@ class Tokenizer:
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As encode, and which characters [start, end) of `text` each token stands for."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._encoding(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
@@ -137,8 +145,18 @@ class Tokenizer:
     def _together(self, encode: "Callable[..., list[Encoding]]", texts: Sequence[str]) -> "list[Encoding]":
         # The package has as many threads as the machine has cores, and with one text none.
         if self.threads == 1:
-            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        return encode(list(texts), add_special_tokens=False)
+            return [self._encoding(text, add_special_tokens=False) for text in texts]
+        with self._translating():
+            return encode(list(texts), add_special_tokens=False)
+
+    def _encoding(self, *texts: str | None, add_special_tokens: bool) -> "Encoding":
+        with self._translating():
+            return self._tokenizer.encode(*texts, add_special_tokens=add_special_tokens)
+
+    def _translating(self) -> AbstractContextManager[None]:
+        """The package raises what names no file, as where a vocabulary lacks the token of unknown text."""
+        path = self.folder / "tokenizer.json"
+        return translate_errors(f"{path}: makes no tokens of some text", _OWN_TOKENIZER, Exception)
 
     @property
     def backend(self) -> "Backend":
@@ -173,6 +191,13 @@ class Tokenizer:
             )
         return index
 
+    @cached_property
+    def unknown(self) -> int | None:
+        """What stands for text that the vocabulary does not have; None where there is no such text, as with bytes."""
+        named = (getattr(self._tokenizer.model, "unk_token", None), self.named_special_tokens.get("unk_token"))
+        known = {self._tokenizer.token_to_id(name) for name in named if isinstance(name, str)}
+        return next((index for index in self.encode(_RARE) if index in known), None) if known - {None} else None
+
     @property
     def named_special_tokens(self) -> dict[str, str]:
         """What the model calls bos_token, eos_token and the like."""
@@ -187,9 +212,11 @@ class Tokenizer:
 
     def _find_around_text(self) -> tuple[list[int], list[int]]:
         """What the model wants before a text that stands alone, and behind it."""
-        encoding = self._tokenizer.encode("a", add_special_tokens=True)
-        if 0 not in encoding.special_tokens_mask:
-            raise Error(f"{self.folder / 'tokenizer.json'}: makes no token of 'a'; {_ADVICE}")
+        encodings = (self._encoding(text, add_special_tokens=True) for text in _PROBES)
+        encoding = next((each for each in encodings if 0 in each.special_tokens_mask), None)
+        if encoding is None:
+            path = self.folder / "tokenizer.json"
+            raise Error(f"{path}: makes no token of '{_PROBES[-1]}'; {_OWN_TOKENIZER}")
         first = encoding.special_tokens_mask.index(0)
         last = len(encoding.ids) - encoding.special_tokens_mask[::-1].index(0)
         return encoding.ids[:first], encoding.ids[last:]

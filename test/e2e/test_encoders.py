@@ -211,6 +211,10 @@ def test_options_for_text_are_refused(made, option):
         (['{"text": "A boat", "label": true}'], '"label" is a truth value; give the name of a class or its number'),
         (['{"text": " ", "label": 1}'], '"text" is empty, so there is nothing to tell its class by; leave it out'),
         (['{"label": 1}'], 'has no "text"; give {"text", "label"}, with or without "text_pair", a line'),
+        (
+            ['{"text": "A boat", "label": 1}', '{"text": "A ship", "label": "harbour"}'],
+            "every label is 'harbour', so there is nothing to tell apart; add samples of other classes",
+        ),
         (["A boat"], 'is not JSON; give {"text", "label"}, with or without "text_pair", a line'),
     ],
 )

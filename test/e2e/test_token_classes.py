@@ -109,6 +109,9 @@ def test_what_is_refused(trained, tmp_path, capsys):
     data = write(tmp_path / "data.jsonl", [{"tokens": ["the", "boat"], "labels": ["place", "ship"]}])
     told = refusal_in_process(capsys, "train", bundle, "--data", data)
     assert "its label is 'ship'; the classes are other (0), place (1)" in told
+    alone = write(tmp_path / "alone.jsonl", [{"tokens": ["the", "boat"], "labels": ["place", -100]}])
+    told = refusal_in_process(capsys, "train", bundle, "--data", alone)
+    assert f"{alone}: every label is 'place', so there is nothing to tell apart" in told
     told = refusal_in_process(capsys, "train", bundle, "--data", data, "--task", "fill-mask")
     assert "tells 2 classes of tokens apart; leave it out, or compile a model for it" in told
     told = refusal_in_process(capsys, "train", bundle, "--data", data, "--mask-probability", 0.2)

@@ -8,7 +8,7 @@ import pytest
 
 from mebp.data import Dataset, Row, load_dataset
 from mebp.errors import Error
-from mebp.training.schedule import learning_rate
+from mebp.training.schedule import learning_rate, warmup_notes
 
 
 class Bytes:
@@ -16,7 +16,7 @@ class Bytes:
 
     end_of_text = 256
 
-    backend, before_text = None, ()
+    backend, before_text, unknown = None, (), None
 
     def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(text.encode()) for text in texts]
@@ -97,3 +97,10 @@ def test_learning_rates():
     assert rates[0] < rates[1] < rates[2] == 1.0 and rates[2:] == sorted(rates[2:], reverse=True) and rates[-1] > 0
     assert [learning_rate(step, 4, 0.5, "constant", 0) for step in range(4)] == [0.5] * 4
     assert learning_rate(5, 10, 1.0, "cosine", 0) == pytest.approx(0.5)
+
+
+def test_a_warmup_that_lasts_as_long_as_the_run_is_said():
+    assert warmup_notes(10, 2e-4, 9) == []
+    assert warmup_notes(10, 2e-4, 10) == [
+        "--warmup 10: the run has 10 steps, so the learning rate never reaches 0.0002"
+    ]

@@ -38,8 +38,6 @@ FILES = {
                "is text in UTF-32; convert it to UTF-8, as iconv -f UTF-32 -t UTF-8 does"),
     "png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", f"is an image (PNG); {NO_TEXT}"),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF", f"is an image (JPEG); {NO_TEXT}"),
-    "parquet": (b"PAR1\x15\x04\x15\x10\x15\0", "is a Parquet table; write its rows to a .jsonl file, as pandas does "
-                "with to_json(FILE, orient='records', lines=True)"),
     "pdf": (b"%PDF-1.7\n", "is a PDF; save it as text"),
     "gguf": (b"GGUF\x03\0\0\0", f"is a model (GGUF); {NO_TEXT}"),
 }  # fmt: skip

@@ -127,7 +127,7 @@ def texts() -> list[str]:
 
 class Wrapped(Tokenizer):
     def __init__(self, backend: Backend) -> None:
-        self._tokenizer, self.before_text = backend, []
+        self._tokenizer, self.before_text, self.folder = backend, [], Path()
 
 
 @pytest.mark.parametrize("make", CUT + WHOLE)

@@ -14,6 +14,7 @@ from mebp.data import Dataset, load_dataset
 from mebp.data.keeping import were_read
 from mebp.data.loading import check_samples
 from mebp.data.sharing import Sharing
+from mebp.data.sources import Source
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from mebp.waiting import told_by
@@ -175,7 +176,7 @@ def test_a_damaged_entry_is_said(tmp_path, tokenizer, cache):
 
 def test_a_file_that_was_read_whole_is_not_read_again_to_be_checked(tmp_path, tokenizer, cache, monkeypatch):
     data = write(tmp_path / "data.jsonl", "text")
-    assert not were_read([data])
+    assert not were_read(Source(data))
     load_dataset(data, tokenizer, LENGTH)
     monkeypatch.setattr("mebp.data.loading.SampleFiles", None)  # which would read it
     check_samples(data)

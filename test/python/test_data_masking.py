@@ -19,7 +19,7 @@ class Words:
     end_of_text, padding, mask, size = SEP, 93, MASK, 100
     before_text, after_text = [CLS], [SEP]
     special_tokens = frozenset(range(90, 100))
-    backend = None
+    backend, unknown = None, UNKNOWN
 
     def encode_together(self, texts: list[str]) -> list[list[int]]:
         return [[int(word) if int(word) < 90 else UNKNOWN for word in text.split()] for text in texts]

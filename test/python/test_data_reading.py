@@ -70,7 +70,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 WANTED = (
     'give "text", "prompt" and "completion", "messages", "instruction" and "output", "instruction" and "response", '
-    '"question" and "answer", "input" and "output", or "conversations"'
+    '"question" and "answer", "input" and "output", or "conversations", or name your columns with --columns'
 )
 PART = '{"type": "text", "text": "..."}'
 OBJECTS = "write one object a line, or one array of objects"

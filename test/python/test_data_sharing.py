@@ -21,7 +21,7 @@ class Bytes:
     end_of_text = end_of_sequence = 256
     stop_tokens = (256,)
 
-    backend, before_text = None, ()
+    backend, before_text, unknown = None, (), None
 
     def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(text.encode()) for text in texts]

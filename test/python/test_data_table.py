@@ -5,6 +5,7 @@ import pytest
 
 from mebp.data.forms import Completion, Conversation, Document
 from mebp.data.reading import SampleFiles, json_objects, read_samples
+from mebp.data.sources import Source
 from mebp.data.splits import data_files, find_splits
 from mebp.errors import Error
 
@@ -66,7 +67,8 @@ def test_marks_of_rows(tmp_path, written, learned):
 
 def test_pairs(tmp_path):
     (tmp_path / "data.csv").write_text("prompt,chosen,rejected\na,b,c\n")
-    assert list(json_objects(tmp_path / "data.csv")) == [(2, {"prompt": "a", "chosen": "b", "rejected": "c"})]
+    where = f"{tmp_path}/data.csv:2"
+    assert list(json_objects(tmp_path / "data.csv")) == [(where, {"prompt": "a", "chosen": "b", "rejected": "c"})]
 
 
 QUOTES = (
@@ -102,11 +104,11 @@ def test_columns_of_no_form(tmp_path):
 def test_a_folder_of_texts_and_one_of_tables(tmp_path):
     for name, text in (("b.md", "# B"), ("a.txt", "A"), ("README.md", "about")):
         (tmp_path / name).write_text(text)
-    assert [sample.text for sample in SampleFiles(data_files(tmp_path))] == ["A", "# B"]
+    assert [sample.text for sample in SampleFiles(Source(tmp_path))] == ["A", "# B"]
     (tmp_path / "tables").mkdir()
     for name in ("b.tsv", "a.csv"):
         (tmp_path / "tables" / name).write_text(f"text\n{name}\n")
-    assert [sample.text for sample in SampleFiles(data_files(tmp_path / "tables"))] == ["a.csv", "b.tsv"]
+    assert [sample.text for sample in SampleFiles(Source(tmp_path / "tables"))] == ["a.csv", "b.tsv"]
 
 
 def test_splits_that_are_tables(tmp_path):

@@ -14,7 +14,7 @@ from support.textmodel import make_tokenizer
 class Letters:
     """A token a letter, between 1 and 2."""
 
-    padding = 0
+    padding, unknown = 0, None
 
     def encode_words(self, words, at_most=None):
         letters = [(ord(letter), index) for index, word in enumerate(words) for letter in word]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hub on this machine: the few addresses that huggingface_hub asks for a model, and who asked for which."""
+"""A hub on this machine: the few addresses that huggingface_hub asks for a model or data, and who asked for which."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_API = re.compile(r"/api/models/(?P<id>[^/]+/[^/]+)/(?P<what>revision|tree)/(?P<revision>.+)")
-_FILE = re.compile(r"/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+_API = re.compile(r"/api/(?:models|datasets)/(?P<id>[^/]+/[^/]+)/(?P<what>revision|tree)/(?P<revision>.+)")
+_FILE = re.compile(r"(?:/datasets)?/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 
 
 class Hub:
@@ -42,12 +42,12 @@ class Hub:
             if found is None:
                 return None
             commit, folder = found
-            files = sorted(file for file in folder.iterdir() if file.is_file())
+            files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
             if match["what"] == "revision":
-                said = {"id": match["id"], "sha": commit, "siblings": [{"rfilename": file.name} for file in files]}
+                said = {"id": match["id"], "sha": commit, "siblings": [{"rfilename": name} for name in files]}
             else:
-                said = [{"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _digest(file)}
-                        for file in files]  # fmt: skip
+                said = [{"type": "file", "path": name, "size": file.stat().st_size, "oid": _digest(file)}
+                        for name, file in files.items()]  # fmt: skip
             return json.dumps(said).encode(), {"Content-Type": "application/json"}
         if match := _FILE.fullmatch(path):
             found = self._find(match["id"], match["revision"])

@@ -3,22 +3,15 @@
 
 import argparse
 import json
-from pathlib import Path
 
 from mebp.cli.connection import add_connection
-from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.cli.session import add_adapter, add_bundle, add_data, add_machine, data_of, open_session
 from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundle(parser)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="the data to measure on, in a form that mebp train takes",
-    )
+    add_data(parser, "the data to measure on, in a form that mebp train takes")
     add_adapter(parser)
     add_machine(parser)
     add_connection(parser)
@@ -30,9 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.training.evaluation import perplexity
     from mebp.training.objectives import objective_of_task
 
-    session = open_session(arguments)
+    given, session = data_of(arguments), open_session(arguments)
     objective = objective_of_task(session.task)
-    data = objective.load_measured(arguments.data, Tokenizer(arguments.bundle), session)
+    data = objective.load_measured(given, Tokenizer(arguments.bundle), session)
     found = objective.measure_data(session, data)
     said = {"loss": f"{found.loss:.4f}"} | {name: f"{value:.4f}" for name, value in found.metrics.items()}
     figures = {"loss": found.loss, **found.metrics}

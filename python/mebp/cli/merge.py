@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebp.cli.session import add_adapter, add_bundle
+from mebp.cli.session import add_adapter, add_bundle, add_data, data_of
 from mebp.errors import Error
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.waiting import waiting
@@ -32,12 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="f32",
         help="type of the merged weights; those with a q are for .gguf (default: f32, which rounds nothing)",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="FILE",
-        help="data to measure on what fewer bits lose: those of compiling the merged model again, or of a GGUF file "
+    add_data(
+        parser,
+        "data to measure on what fewer bits lose: those of compiling the merged model again, or of a GGUF file "
         "(samples that the trained model writes)",
+        required=False,
     )
     parser.add_argument("--no-measure", action="store_true", help="merge only: do not measure that")
 
@@ -49,6 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise Error("--data is for what --no-measure leaves out; give one of them")
     if arguments.data and not arguments.data.is_file():
         raise Error(f"--data {arguments.data}: no such file; check the path")
+    if arguments.columns and not arguments.data:
+        raise Error("--columns names those of --data; give that, too")
+    arguments.data = data_of(arguments) if arguments.data else None
     result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype)
     name, most = max(result.changes.items(), key=lambda change: change[1])
     say(

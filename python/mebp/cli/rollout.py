@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from mebp.cli.session import add_machine
+from mebp.cli.session import add_data, add_machine, data_of
 from mebp.compile_options import flag
 from mebp.training.objective_options import objective_helps, objective_kinds
 from mebp.words import say
@@ -15,7 +15,7 @@ from mebp.words import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("bundle", type=Path, metavar="NAME.mebp")
-    add("--data", type=Path, required=True, metavar="FILE", help='JSON lines with "prompt", and columns for rewards')
+    add_data(parser, 'JSON lines with "prompt", and columns for rewards')
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="write a line for each prompt to this file")
     add("--adapter", type=Path, metavar="DIR", help="write with this PEFT adapter")
     add("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
@@ -39,12 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     given = {each.name: getattr(arguments, each.name) for each in fields(RolloutOptions)}
     options = RolloutOptions(**{name: value for name, value in given.items() if value is not None})
-    check_no_input("-o", arguments.output, {"--data": arguments.data})
+    data = data_of(arguments)
+    check_no_input("-o", arguments.output, {"--data": data})
     session = Session(arguments.bundle, device=arguments.device, threads=arguments.threads, forward_only=True)
     if arguments.adapter:
         session.load_adapter(arguments.adapter)
     tokenizer = Tokenizer(arguments.bundle)
-    prompts = load_prompts(arguments.data, tokenizer, session.max_sequence, vocabulary=session.vocabulary).rows
+    prompts = load_prompts(data, tokenizer, session.max_sequence, vocabulary=session.vocabulary).rows
     writer = Writer(session, tokenizer, options)
     advice = "choose another -o"
     make_parent(arguments.output, advice)

@@ -7,13 +7,33 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.connection import connection
 from mebp.shared_options import add_shared
+from mebp.words import say
 
 if TYPE_CHECKING:
+    from mebp.data.sources import Source
     from mebp.session import Session
+
+COLUMNS = "read columns of the data under other names, such as prompt=question,completion=answer"
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
+
+
+def add_data(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
+    parser.add_argument("--data", type=Path, required=required, metavar="FILE", help=help)
+    parser.add_argument("--columns", metavar="NAMES", help=COLUMNS)
+
+
+def data_of(arguments: argparse.Namespace) -> "Source":
+    """What --data names, with --columns."""
+    from mebp.data.columns import Columns
+    from mebp.data.sources import Source
+
+    source = Source.of(arguments.data, Columns.read(arguments.columns))
+    if source.hub and source.hub.note:
+        say(source.hub.note, error=True)
+    return source
 
 
 def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None:

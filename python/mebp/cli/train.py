@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
+from mebp.cli.session import COLUMNS
 from mebp.compile_options import compile_option_helps, flag
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
@@ -62,6 +63,7 @@ def _add_data(add: Callable) -> None:
         metavar="FILE",
         help=f"{DATA_FORMS}; also several, FILE:0.2 with its share of an epoch",
     )
+    add("--columns", metavar="NAMES", help=COLUMNS)
     add(
         "--task",
         metavar="NAME",

@@ -2,21 +2,22 @@
 """Texts with the class that each is of, or each of their words."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Dataset, Row
-from mebp.data.json_values import kind, read_string
+from mebp.data.json_values import kind, parse_json, read_string
 from mebp.data.reading import objects_of
 from mebp.data.sources import Source
 from mebp.data.stream import opened
+from mebp.data.table import is_table
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _Sample = TypeVar("_Sample")
@@ -58,22 +59,42 @@ class Classified:
 
 
 def read_classified(path: str | os.PathLike[str]) -> list[Classified]:
-    """All samples of a file of JSON; raises mebp.Error, with the line, for what cannot be read."""
+    """All samples of a file; raises mebp.Error, with the line, for what cannot be read."""
     return [_read(where, entry) for where, entry in read_entries(path, ("text", "label"), _WANTED)]
 
 
 def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str) -> Iterator[tuple[str, dict]]:
-    """The objects of a file of JSON, or of those in a folder, which have these keys, and where each is; `wanted` says
-    what else to give."""
-    for each in Source(user_path(path)).files():
+    """The objects of a file of JSON or the rows of a table, or those of a folder, which have these keys, and where each
+    is; `wanted` says what else to give."""
+    source = Source.of(path)
+    for each in source.files():
         with opened(each) as file:
-            if file.head.strip() and file.head.lstrip()[0] not in "[{":
+            typed = not file.arrow and is_table(each, file.head)
+            if file.head.strip() and file.head.lstrip()[0] not in "[{" and not typed:
                 raise Error(f"{each}: is not JSON; {wanted}")
-            for number, entry in objects_of(each, file):
+            for where, entry in objects_of(each, file, source.columns, marks=False):
                 for key in keys:
                     if key not in entry:
-                        raise Error(f'{each}:{number}: has no "{key}"; {wanted}')
-                yield f"{each}:{number}", entry
+                        raise Error(f'{where}: has no "{key}"; {wanted}, or name your columns with --columns')
+                yield where, _with_types(where, entry) if typed else entry
+
+
+def _with_types(where: str, row: Mapping[str, str]) -> dict[str, object]:
+    """A row of a table, which has texts alone, as JSON would have it: whole numbers as labels, lists for words."""
+    found: dict[str, object] = {key: field for key, field in row.items() if key != "text_pair" or field}
+    if "label" in row:
+        found["label"] = _number_or_name(row["label"])
+    for key in ("tokens", "labels"):
+        if key in row:
+            is_json = row[key].lstrip().startswith("[")
+            found[key] = parse_json(where, row, key) if is_json else row[key].split()
+    if isinstance(found.get("labels"), list):
+        found["labels"] = [_number_or_name(each) if isinstance(each, str) else each for each in found["labels"]]
+    return found
+
+
+def _number_or_name(field: str) -> int | str:
+    return int(field) if re.fullmatch(r"\s*-?[0-9]{1,9}\s*", field) else field
 
 
 def _read(where: str, entry: dict) -> Classified:
@@ -98,6 +119,16 @@ def choose_classes(labels: Sequence[Label], config: Mapping[str, object]) -> lis
     return names or [f"LABEL_{number}" for number in range(max(*numbers, 1) + 1)]
 
 
+def check_several(data: str, labels: Iterable[str | int]) -> None:
+    """Raises mebp.Error where all samples to train on have the same label."""
+    found = set(labels)
+    if len(found) == 1:
+        raise Error(
+            f"{data}: every label is {found.pop()!r:.80}, so there is nothing to tell apart; add samples of other "
+            "classes"
+        )
+
+
 def _known_classes(config: Mapping[str, object]) -> list[str]:
     named = config.get("id2label")
     if not isinstance(named, dict) or not all(str(number) in named for number in range(len(named))):
@@ -117,7 +148,8 @@ def load_classified(path: str | os.PathLike[str], tokenizer: Tokenizer, length: 
         if len(ids) > length:
             ids, cut = tokenizer.encode_sample(sample.text, sample.pair, length), cut + 1
         rows.append(own_row(ids, [label]))
-    return Dataset(rows, tokenizer.padding, cut_notes(path, cut, len(rows), length), len(rows))
+    notes = [*cut_notes(path, cut, len(rows), length), *unknown_notes(path, tokenizer, (row.ids for row in rows))]
+    return Dataset(rows, tokenizer.padding, notes, len(rows))
 
 
 def own_row(ids: Sequence[int], labels: Sequence[int]) -> Row:
@@ -136,7 +168,7 @@ def _listed(classes: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(classes) - 8} more" if len(classes) > 8 else "")
 
 
-def classified_lengths(path: Path, tokenizer: Tokenizer, at_most: int) -> list[int]:
+def classified_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int]:
     """Tokens of the file's samples, or of `at_most` from all over it."""
     chosen = some_of(read_classified(path), at_most)
     return [len(tokenizer.encode_sample(sample.text, sample.pair)) for sample in chosen]

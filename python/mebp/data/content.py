@@ -9,7 +9,6 @@ from mebp.errors import Error
 
 _UNPACK = "unpack it, and give the file in it"
 _NO_TEXT = "give text, or JSON lines"
-_TABLE = "write its rows to a .jsonl file, as pandas does with to_json(FILE, orient='records', lines=True)"
 _CONVERT = "convert it to UTF-8, as iconv -f {0} -t UTF-8 does"
 # UTF-32 in little-endian begins as UTF-16 does.
 _BEGINNINGS = {
@@ -26,8 +25,6 @@ _BEGINNINGS = {
     b"\x04\x22\x4d\x18": ("is compressed (lz4)", _UNPACK),
     b"7z\xbc\xaf\x27\x1c": ("is a 7z archive", _UNPACK),
     b"Rar!\x1a\x07": ("is a rar archive", _UNPACK),
-    b"PAR1": ("is a Parquet table", _TABLE),
-    b"ARROW1": ("is an Arrow table", _TABLE),
     b"\x89PNG": ("is an image (PNG)", _NO_TEXT),
     b"\xff\xd8\xff": ("is an image (JPEG)", _NO_TEXT),
     b"GIF8": ("is an image (GIF)", _NO_TEXT),
@@ -46,7 +43,7 @@ _BEGINNINGS = {
     b"GGUF": ("is a model (GGUF)", _NO_TEXT),
     b"\x7fELF": ("is a program", _NO_TEXT),
 }
-_LIKE_TEXT = (b"BZh", b"PAR1", b"ARROW1", b"GIF8", b"RIFF", b"OggS", b"fLaC", b"ID3", b"GGUF")  # a text may begin so
+_LIKE_TEXT = (b"BZh", b"GIF8", b"RIFF", b"OggS", b"fLaC", b"ID3", b"GGUF")  # a text may begin so
 _UNMARKED = (  # of UTF-16 that lacks its mark: every other byte of the first letters is 0
     (re.compile(rb"(?:[\t\n\r -~]\x00){4}"), "UTF-16LE"),
     (re.compile(rb"(?:\x00[\t\n\r -~]){4}"), "UTF-16BE"),
@@ -56,7 +53,7 @@ _UNMARKED = (  # of UTF-16 that lacks its mark: every other byte of the first le
 def check_text(path: Path, head: bytes) -> None:
     """Raises mebp.Error where a file that begins with `head` is of another kind than text."""
     for beginning, (what, advice) in _BEGINNINGS.items():
-        if head.startswith(beginning) and not (beginning in _LIKE_TEXT and _is_text(head)):
+        if head.startswith(beginning) and not (beginning in _LIKE_TEXT and is_text(head)):
             raise Error(f"{path}: {what}; {advice}")
     for pattern, name in _UNMARKED:
         if pattern.match(head):
@@ -71,7 +68,8 @@ def check_no_nul(path: Path, line: int, offset: int, content: bytes) -> None:
         raise Error(f"{path}:{number}: has a NUL byte at byte {offset + place} of the file, as no text has; {_NO_TEXT}")
 
 
-def _is_text(head: bytes) -> bool:
+def is_text(head: bytes) -> bool:
+    """Whether a file that begins with `head` can be text in UTF-8."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

@@ -74,7 +74,7 @@ _SHAREGPT = Form(("conversations",), ("system", "tools"))
 FORMS = (_TEXT, _COMPLETION, _MESSAGES, _ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT, _SHAREGPT)
 _SPOKEN = (_ALPACA, _DOLLY, _QUESTION, _INPUT_OUTPUT)  # what is asked, and what is answered
 _CONTEXT = {_ALPACA: "input", _DOLLY: "context"}
-_WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}"
+_WANTED = f"give {', '.join(map(str, FORMS[:-1]))}, or {FORMS[-1]}, or name your columns with --columns"
 
 
 def find_form(where: str, entry: Mapping[str, object]) -> Form:
@@ -109,7 +109,8 @@ def _refuse(where: str, entry: Mapping[str, object]) -> None:
 def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
     """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type."""
     known = (*form.keys, *form.beside)
-    unread = frozenset(key for key, value in entry.items() if key not in known and not is_mark(key, value))
+    others = {key: value for key, value in entry.items() if key not in known and value is not None}
+    unread = frozenset(key for key, value in others.items() if not is_mark(key, value))
     common = {"learned": is_learned(where, entry), "unread": unread}
     if form == _TEXT:
         return Document(where, read_string(where, entry, "text"), **common)

@@ -59,4 +59,4 @@ def parse_json(where: str, entry: Mapping[str, object], key: str) -> object:
 def kind(value: object) -> str:
     """What a value of JSON is, in words."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")
+    return names.get(type(value), "a number" if isinstance(value, int | float) else "no text")

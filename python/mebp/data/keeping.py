@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mebp.cache import Cache
 from mebp.data.sampling import write_samples
+from mebp.data.sources import Source
 from mebp.data.store import Tokens, TokenWriter, read_tokens
 from mebp.errors import Error, translate_errors
 from mebp.files import file_version, open_regular
@@ -22,20 +23,21 @@ _KEPT = 4 << 20  # bytes; the tokens of less are made again in a moment
 _DIGITS = 20
 
 
-def tokens_of(files: Sequence[Path], tokenizer: Tokenizer) -> tuple[Tokens, str | None]:
-    """What the samples of the files are in tokens, and the name that the cache has for it; None in memory.
+def tokens_of(source: Source, tokenizer: Tokenizer) -> tuple[Tokens, str | None]:
+    """What the samples of the source are in tokens, and the name that the cache has for it; None in memory.
 
     Raises mebp.Error, with the line, where they cannot be read.
     """
+    files = source.files()
     before = _versions(files)
     if sum(size for size, _ in before) < _KEPT:
         writer = TokenWriter()
-        return writer.tokens(write_samples(files, tokenizer, writer)), None
-    key = f"{_digest_of_files(files)}-{_digest_of_tokenizer(files, tokenizer)}"
+        return writer.tokens(write_samples(source, tokenizer, writer)), None
+    key = f"{_digest_of_data(source)}-{_digest_of_tokenizer(files, tokenizer)}"
 
     def make(folder: Path) -> None:
         tell(f"{listed(map(str, files), 'and')}: making tokens of it, which later runs take from the cache")
-        write_samples(files, tokenizer, TokenWriter(folder))
+        write_samples(source, tokenizer, TokenWriter(folder))
         if _versions(files) != before:
             raise Error(f"{files[0]}: changed while it was read; try again when nothing writes to it")
 
@@ -47,11 +49,11 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     return Cache(tell).keep(name, make)[0]
 
 
-def were_read(files: Sequence[Path]) -> bool:
+def were_read(source: Source) -> bool:
     """Whether large files have been read to their ends before, by whichever tokenizer."""
-    if sum(size for size, _ in _versions(files)) < _KEPT:
+    if sum(size for size, _ in _versions(source.files())) < _KEPT:
         return False
-    return Cache(tell).has_like("tokens", f"{_digest_of_files(files)}-*")
+    return Cache(tell).has_like("tokens", f"{_digest_of_data(source)}-*")
 
 
 def _versions(files: Sequence[Path]) -> list[tuple[int, int]]:
@@ -62,9 +64,9 @@ def _versions(files: Sequence[Path]) -> list[tuple[int, int]]:
     return found
 
 
-def _digest_of_files(files: Sequence[Path]) -> str:
-    digests = []
-    for file in files:
+def _digest_of_data(source: Source) -> str:
+    digests = [str(source.columns)]
+    for file in source.files():
         with translate_errors(f"{file}: cannot be read", "check the path"):
             status = file.stat()
         digests.append(_digest_of_file(file, status.st_dev, status.st_ino, *file_version(status)))

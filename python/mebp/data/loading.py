@@ -22,7 +22,6 @@ from mebp.data.sharing import SharedRows, Sharing, place_samples
 from mebp.data.sources import Source, names_of
 from mebp.data.store import Spans, Tokens
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _AT_ONCE = 1 << 9  # samples whose labels are looked at together
@@ -39,8 +38,9 @@ def load_dataset(
     Raises mebp.Error where the file cannot be read, nothing in it can be learned, or a sample is too long and may not
     be cut.
     """
-    path = user_path(path)
-    tokens, key = tokens_of(Source(path).files(), tokenizer)
+    source = Source.of(path)
+    path = source.path
+    tokens, key = tokens_of(source, tokenizer)
     is_text = tokens.about.kind == "text"
     if sharing and not sharing.may_cut and not is_text:
         _check_lengths(path, tokens.lengths, length)
@@ -59,7 +59,7 @@ def load_dataset(
 
 def load_mixed(sources: Sequence[Source], tokenizer: Tokenizer, length: int, sharing: Sharing | None = None) -> Dataset:
     """The same of one or several, each of which has its share of an epoch's rows."""
-    return mix_datasets(sources, [load_dataset(source.path, tokenizer, length, sharing) for source in sources])
+    return mix_datasets(sources, [load_dataset(source, tokenizer, length, sharing) for source in sources])
 
 
 def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset:
@@ -83,16 +83,16 @@ def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset
 
 def has_samples(path: str | os.PathLike[str]) -> bool:
     """Whether the file has prompts or conversations, which may share rows, and no text to cut into rows."""
-    first = next(SampleFiles(Source(user_path(path)).files()).stream())
+    first = next(SampleFiles(Source.of(path)).stream())
     return not isinstance(first, Document | TextStream)
 
 
 def check_samples(path: str | os.PathLike[str]) -> None:
     """Raises mebp.Error, with the line, where the samples cannot be read."""
-    files = Source(user_path(path)).files()
-    if were_read(files):
+    source = Source.of(path)
+    if were_read(source):
         return
-    for sample in SampleFiles(files).stream():
+    for sample in SampleFiles(source).stream():
         for _ in sample.blocks if isinstance(sample, TextStream) else ():
             pass
 
@@ -101,7 +101,7 @@ def sample_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: 
     """Tokens of the file's samples, or of `at_most` from all over it; None where they are packed."""
     if not has_samples(path):
         return None
-    lengths = tokens_of(Source(user_path(path)).files(), tokenizer)[0].lengths
+    lengths = tokens_of(Source.of(path), tokenizer)[0].lengths
     count = min(at_most, len(lengths))
     return [int(lengths[index * len(lengths) // count]) for index in range(count)]
 
@@ -180,7 +180,7 @@ def _check_lengths(path: Path, lengths: np.ndarray, length: int) -> None:
 
 def _notes(tokens: Tokens, length: int, left: int) -> list[str]:
     if tokens.about.kind == "text":
-        return []
+        return list(tokens.about.notes)
     notes, lengths = [], tokens.lengths
     shortened = int(np.count_nonzero(lengths > length))
     if shortened:

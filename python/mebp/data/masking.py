@@ -5,7 +5,6 @@ a random one, and 10 % stay; all of them are to be predicted."""
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from mebp.data.packing import cut
 from mebp.data.reading import SampleFiles
 from mebp.data.sharing import Sharing, share_rows
 from mebp.data.sources import Source, read_sources
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 PROBABILITY = 0.15
@@ -85,35 +84,38 @@ def load_masked(
     Raises mebp.Error where a file cannot be read or has no token to predict.
     """
 
-    def load(path: Path) -> Dataset:
-        samples = _read(path, tokenizer, length)
+    def load(source: Source) -> Dataset:
+        samples = _read(source, tokenizer, length)
         rows = share_rows(samples, length, sharing.seed) if sharing else samples
-        return Dataset(rows, tokenizer.padding, samples=len(samples))
+        notes = unknown_notes(source.path, tokenizer, (row.ids for row in samples))
+        return Dataset(rows, tokenizer.padding, notes, samples=len(samples))
 
     sources = read_sources(given)
-    return MaskedText(mix_datasets(sources, [load(source.path) for source in sources]), masking)
+    return MaskedText(mix_datasets(sources, [load(source) for source in sources]), masking)
 
 
 def load_measured(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int, vocabulary: int) -> Dataset:
     """The same to measure a loss on: 15 % are masked, the same tokens of a file in every run."""
     masking = Masking.of(tokenizer, vocabulary)
-    samples = [masking.apply(row, (_MEASURED, index)) for index, row in enumerate(_read(path, tokenizer, length))]
-    return Dataset(share_rows(samples, length, seed=0), tokenizer.padding, samples=len(samples))
+    whole = _read(path, tokenizer, length)
+    samples = [masking.apply(row, (_MEASURED, index)) for index, row in enumerate(whole)]
+    notes = unknown_notes(path, tokenizer, (row.ids for row in whole))
+    return Dataset(share_rows(samples, length, seed=0), tokenizer.padding, notes, samples=len(samples))
 
 
 def _read(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int) -> list[Row]:
     samples = cut(read_documents(path), tokenizer, length)
     if not samples:
-        raise Error(f"{user_path(path)}: has no token to predict within {length} tokens; give it some text")
+        raise Error(f"{Source.of(path).path}: has no token to predict within {length} tokens; give it some text")
     return samples
 
 
 def read_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Raises mebp.Error where the file cannot be read or is no text."""
-    path = user_path(path)
-    for sample in SampleFiles(Source(path).files()):
+    source = Source.of(path)
+    for sample in SampleFiles(source):
         if not isinstance(sample, Document):
             raise Error(
-                f'{path}: has prompts or conversations; --task fill-mask takes plain text, or {{"text"}} a line'
+                f'{source.path}: has prompts or conversations; --task fill-mask takes plain text, or {{"text"}} a line'
             )
         yield sample

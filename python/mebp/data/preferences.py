@@ -12,8 +12,9 @@ import numpy as np
 from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptText, PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
+from mebp.data.sources import Source
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _KEYS = ("chosen", "rejected")
@@ -63,9 +64,10 @@ def load_preferences(
     length: tokens that the bundle takes; vocabulary: tokens that the model knows.
     Raises mebp.Error, with the line, for a sample that cannot be learned or does not fit.
     """
-    path = user_path(path)
-    tokens = PromptTokens(path, tokenizer, vocabulary)
-    texts = [_read(f"{path}:{number}", entry) for number, entry in json_objects(path)]
+    source = Source.of(path)
+    path = source.path
+    tokens = PromptTokens(source.files(), tokenizer, vocabulary)
+    texts = [_read(where, entry) for where, entry in json_objects(source)]
     rows = [_preference(text.where, *ids, length) for text, ids in zip(texts, tokens.read(texts), strict=True)]
     notes = []
     if tokens.retokenized:
@@ -73,7 +75,8 @@ def load_preferences(
             f"{path}: {tokens.retokenized:,} of {2 * len(rows):,} completions would share a token with their prompt; "
             "they were made tokens of by themselves"
         )
-    return Preferences(rows, notes)
+    parts = (ids for row in rows for ids in (row.prompt, row.chosen, row.rejected))
+    return Preferences(rows, notes + unknown_notes(path, tokenizer, parts))
 
 
 def _preference(where: str, prompt_ids: list[int], completions: Sequence[list[int]], length: int) -> Preference:

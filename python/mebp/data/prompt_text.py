@@ -45,9 +45,10 @@ class PromptText:
 class PromptTokens:
     """Makes tokens of a file's prompts and completions."""
 
-    def __init__(self, path: Path, tokenizer: Tokenizer, vocabulary: int | None = None) -> None:
-        """vocabulary: tokens that the model knows, to which all ids are held."""
-        self._path, self._tokenizer, self._vocabulary = path, tokenizer, vocabulary
+    def __init__(self, files: Sequence[Path], tokenizer: Tokenizer, vocabulary: int | None = None) -> None:
+        """files: where they are from, for templates that write the date; vocabulary: tokens that the model knows, to
+        which all ids are held."""
+        self._files, self._tokenizer, self._vocabulary = files, tokenizer, vocabulary
         self._ends = PromptEnds(tokenizer)
         self.retokenized = 0  # completions whose first token would else reach back into the prompt
 
@@ -78,8 +79,9 @@ class PromptTokens:
     @cached_property
     def _template(self) -> ChatTemplate:
         # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-        with translate_errors(f"{self._path}: cannot be read", "check the path"):
-            return ChatTemplate(self._tokenizer, now=datetime.fromtimestamp(self._path.stat().st_mtime))
+        with translate_errors(f"{self._files[0]}: cannot be read", "check the path"):
+            now = datetime.fromtimestamp(max(file.stat().st_mtime for file in self._files))
+            return ChatTemplate(self._tokenizer, now=now)
 
     def _ids(self, text: PromptText, rendered: Iterator[list[Answer]]) -> tuple[list[int], list[list[int]]]:
         where, ends = text.where, self._ends.after(text.prompt)

@@ -13,8 +13,9 @@ import numpy as np
 from mebp.data.forms import read_tools
 from mebp.data.prompt_text import PromptText, PromptTokens, Written, check_kept_out, read_written
 from mebp.data.reading import json_objects
+from mebp.data.sources import Source
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.tokenizer import Tokenizer
 
 _TAKEN = ("prompt", "completion", "completion_ids")  # names that a reward function has for what is not a column
@@ -35,6 +36,7 @@ class Prompts:
     """Prompts that leave room for a completion, and columns that are the same for all."""
 
     rows: Sequence[Prompt]
+    notes: Sequence[str] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -56,24 +58,25 @@ def load_prompts(
     length: tokens that the bundle takes, of which `room` are for a completion; vocabulary: tokens that the model knows.
     Raises mebp.Error, with the line, for a prompt that cannot be read or does not fit.
     """
-    path = user_path(path)
-    tokens = PromptTokens(path, tokenizer, vocabulary)
-    entries = list(json_objects(path))
+    source = Source.of(path)
+    tokens = PromptTokens(source.files(), tokenizer, vocabulary)
+    entries = list(json_objects(source))
     names = list(dict.fromkeys(name for _, entry in entries for name in entry if name not in _TAKEN))
-    texts = [read_prompt(f"{path}:{number}", entry) for number, entry in entries]
+    texts = [read_prompt(where, entry) for where, entry in entries]
     rows = []
     for (_, entry), text, (ids, _) in zip(entries, texts, tokens.read(texts), strict=True):
         _check_length(text.where, ids, length - room)
         columns = {name: entry.get(name) for name in names}
         rows.append(Prompt(text.where, text.prompt, np.array(ids, dtype=np.int32), columns))
-    return Prompts(rows)
+    return Prompts(rows, unknown_notes(source.path, tokenizer, (row.ids for row in rows)))
 
 
 def join_prompts(parts: Sequence[Prompts]) -> Prompts:
     """Those of several files, all with the columns that any of them has."""
     rows = [row for part in parts for row in part.rows]
     names = list(dict.fromkeys(name for row in rows for name in row.columns))
-    return Prompts([replace(row, columns={name: row.columns.get(name) for name in names}) for row in rows])
+    filled = [replace(row, columns={name: row.columns.get(name) for name in names}) for row in rows]
+    return Prompts(filled, [note for part in parts for note in part.notes])
 
 
 def _check_length(where: str, ids: Sequence[int], longest: int) -> None:

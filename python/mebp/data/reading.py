@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of data files: plain text, JSON lines, a JSON array, or a table."""
+"""Samples of data files: plain text, JSON lines, a JSON array, or a table (CSV, Parquet, Arrow)."""
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from mebp.data.columns import Columns
 from mebp.data.forms import Document, Form, Sample, find_form, read_sample
 from mebp.data.json_values import check_value, kind
+from mebp.data.sources import Source
 from mebp.data.stream import WANTED, DataFile, opened
 from mebp.data.table import is_table, rows_of
 from mebp.errors import Error
@@ -16,14 +19,14 @@ _JSON_BEGINNING = re.compile(r'\s*(\[\s*)?\{\s*["}]')
 
 
 class SampleFiles:
-    """The samples of files one after the other, all of one form, read as a stream.
+    """The samples of a source's files one after the other, all of one form, read as a stream.
 
     A file is JSON or a table by its name (.jsonl, .json, .csv, .tsv) or by how it begins; all else is one text.
     """
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self.files = files
-        self._first: tuple[Path, int, Form | None] | None = None  # where the form was found, and which
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first: tuple[Path, str, Form | None] | None = None  # in which file, where, and which form
 
     def __iter__(self) -> Iterator[Sample]:
         """Raises mebp.Error, with the line, for what cannot be read, and where a file has no sample."""
@@ -32,32 +35,32 @@ class SampleFiles:
 
     def stream(self) -> "Iterator[Sample | TextStream]":
         """The same, with plain text in parts, each of which has to be read before the next sample."""
-        for path in self.files:
+        for path in self._source.files():
             with opened(path) as file:
-                if is_table(path, file.head) or _is_json(path, file.head):
+                if file.arrow or is_table(path, file.head) or _is_json(path, file.head):
                     yield from self._samples(path, file)
+                elif self._source.columns:
+                    raise Error(f"{path}: is plain text, which has no columns; leave --columns out")
                 else:
-                    self._check_form(path, 0, None)
+                    self._check_form(path, str(path), None)
                     yield TextStream(str(path), _some_text(path, file.blocks()))
 
     def _samples(self, path: Path, file: DataFile) -> Iterator[Sample]:
-        for number, entry in objects_of(path, file):
-            where = f"{path}:{number}"
+        for where, entry in objects_of(path, file, self._source.columns):
             form = find_form(where, entry)
-            self._check_form(path, number, form)
+            self._check_form(path, where, form)
             yield read_sample(where, form, entry)
 
-    def _check_form(self, path: Path, number: int, form: Form | None) -> None:
+    def _check_form(self, path: Path, where: str, form: Form | None) -> None:
         if self._first is None:
-            self._first = path, number, form
-        first, line, expected = self._first
+            self._first = path, where, form
+        first, place, expected = self._first
         if form == expected:
             return
-        where = f"{path}:{number}" if form else str(path)
         if first == path:
+            line = place.rpartition(":")[2]
             raise Error(f"{where}: has {form} where line {line} has {expected}; use one form in the whole file")
         found, wanted = (str(each) if each else "plain text" for each in (form, expected))
-        place = f"{first}:{line}" if expected else str(first)
         raise Error(f"{where}: has {found} where {place} has {wanted}; use one form in the whole folder")
 
 
@@ -68,31 +71,41 @@ class TextStream:
         self.where, self.blocks = where, blocks
 
 
-def read_samples(path: Path) -> list[Sample]:
+def read_samples(path: str | os.PathLike[str]) -> list[Sample]:
     """All samples of a file, at least one and all of one form.
 
     Raises mebp.Error, with the line, for what cannot be read.
     """
-    return list(SampleFiles([path]))
+    return list(SampleFiles(Source.of(path)))
 
 
-def json_objects(path: Path) -> Iterator[tuple[int, dict]]:
-    """Each object of a JSON file or row of a table, at least one, with the line that it begins in."""
-    with opened(path) as file:
-        yield from objects_of(path, file)
+def json_objects(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict]]:
+    """Each object of a JSON file or row of a table, at least one of each file, and where it is: the file and the line
+    that it begins in."""
+    source = Source.of(path)
+    for each in source.files():
+        with opened(each) as file:
+            yield from objects_of(each, file, source.columns)
 
 
-def objects_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict]]:
-    """The same of an open file."""
+def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True) -> Iterator[tuple[str, dict]]:
+    """The same of an open file; `marks` as rows_of has it."""
+    objects = _objects_of(path, file, columns, marks)
+    return columns.renamed(objects) if columns else objects
+
+
+def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> Iterator[tuple[str, dict]]:
     found = False
-    for number, entry in rows_of(path, file) if is_table(path, file.head) else file.entries():
+    is_csv = not file.arrow and is_table(path, file.head)
+    for number, entry in rows_of(path, file, columns.theirs, marks) if is_csv else file.entries():
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
-        check_value(f"{path}:{number}", entry)
-        yield number, entry
+        where = f"{path}:{number}"
+        check_value(where, entry)
+        yield where, entry
         found = True
     if not found:
-        what = "samples" if file.head.strip() else "text"
+        what = "samples" if file.arrow or file.head.strip() else "text"
         raise Error(f"{path}: has no {what}; give another file")
 
 

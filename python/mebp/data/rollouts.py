@@ -14,9 +14,10 @@ from mebp.data.json_values import kind, read_string
 from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
+from mebp.data.sources import Source
 from mebp.data.turn_ends import PromptEnds
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.numbers import LARGEST_SCORE, as_float
 from mebp.tokenizer import Tokenizer
 
@@ -77,16 +78,17 @@ def load_rollouts(
     length: tokens that the bundle takes; vocabulary: tokens that the model knows; least: completions of a prompt.
     Raises mebp.Error, with the line and the completion, for what cannot be trained on.
     """
-    path = user_path(path)
-    reader = _Reader(PromptTokens(path, tokenizer, vocabulary), tokenizer, length, least)
-    entries = list(json_objects(path))
-    prompts = reader.prompts([(f"{path}:{number}", entry) for number, entry in entries])
+    source = Source.of(path)
+    path = source.path
+    reader = _Reader(PromptTokens(source.files(), tokenizer, vocabulary), tokenizer, length, least)
+    entries = list(json_objects(source))
+    prompts = reader.prompts(entries)
     rows = []
-    for (number, entry), prompt in zip(entries, prompts, strict=True):
+    for (where, entry), prompt in zip(entries, prompts, strict=True):
         rows.append(reader.rollout(prompt, entry))
         if len(rows[-1].completions) != len(rows[0].completions):
             raise Error(
-                f"{path}:{number}: has {len(rows[-1].completions)} completions where the first prompt has "
+                f"{where}: has {len(rows[-1].completions)} completions where the first prompt has "
                 f"{len(rows[0].completions)}; give each prompt as many"
             )
     every = [each for row in rows for each in row.completions]
@@ -97,7 +99,8 @@ def load_rollouts(
         notes.append(
             f'{path}: {missing:,} of {len(every):,} completions have no "logps", so they are taken as the policy\'s own'
         )
-    return Rollouts(rows, notes)
+    parts = (ids for row in rows for ids in (row.prompt.ids, *(each.ids for each in row.completions)))
+    return Rollouts(rows, notes + unknown_notes(path, tokenizer, parts))
 
 
 def as_json(rollout: Rollout) -> dict:

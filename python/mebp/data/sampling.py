@@ -14,24 +14,26 @@ from mebp.data.encoding import Encoder
 from mebp.data.forms import Completion, Conversation, Document, Sample
 from mebp.data.packing import write_documents
 from mebp.data.reading import SampleFiles, TextStream
+from mebp.data.sources import Source
 from mebp.data.store import About, TokenWriter
+from mebp.data.unknown import Unknown
 from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
-from mebp.words import listed
 
 _MOST_NAMED = 10  # keys
 _TOGETHER = 1 << 17  # characters of samples that are encoded at once
 
 
-def write_samples(files: Sequence[Path], tokenizer: Tokenizer, writer: TokenWriter) -> About:
+def write_samples(source: Source, tokenizer: Tokenizer, writer: TokenWriter) -> About:
     """Reads files of one form and writes what their samples are in tokens, none of them cut.
 
     Raises mebp.Error, with the line, for what cannot be read or the chat template refuses.
     """
-    samples, encoder = _Learned(SampleFiles(files).stream()), Encoder(tokenizer)
+    samples, encoder, unknown = _Learned(SampleFiles(source).stream()), Encoder(tokenizer), Unknown(tokenizer)
+    writer.listener = unknown.see
     first = next(iter(samples), None)
     if first is None:
-        raise Error(f"{listed(map(str, files), 'and')}: every sample is marked as not to be learned; mark some with 1")
+        raise Error(f"{source.path}: every sample is marked as not to be learned; mark some with 1")
     every = chain([first], samples)
     if isinstance(first, Document | TextStream):
         write_documents(every, encoder, writer)
@@ -40,9 +42,10 @@ def write_samples(files: Sequence[Path], tokenizer: Tokenizer, writer: TokenWrit
         _write_rows(_completions(every, encoder), writer)
         about = About("completion", samples.notes())
     else:
-        conversations = _Conversations(files, tokenizer, encoder)
+        conversations = _Conversations(source.files(), tokenizer, encoder)
         _write_rows(conversations.rows(every), writer)
         about = About("assistant", [*samples.notes(), *conversations.notes()])
+    about.notes.extend(unknown.notes())
     writer.finish(about)
     return about
 

@@ -4,18 +4,42 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mebp.data.columns import AS_NAMED, Columns
+from mebp.data.hub import SCHEME, HubData, fetch, is_hub
 from mebp.data.splits import data_files
 from mebp.errors import Error
 from mebp.files import user_path
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(os.PathLike):
+    """It stands for its path where one is asked for."""
+
     path: Path  # a file, or a folder of files that are read as one
     share: float | None = None  # of the rows of an epoch
+    columns: Columns = AS_NAMED
+    hub: HubData | None = None  # that `path` is of
+    use: str = "data"  # which of its files: those to train on, or for "eval" or "test"
+
+    @classmethod
+    def of(
+        cls, given: "str | os.PathLike[str] | Source", columns: Columns | None = None, use: str = "data"
+    ) -> "Source":
+        """A path, without a share, or a data set of the hub; with `columns`, where they are given, in place of its own.
+
+        Raises mebp.Error where the hub does not have it.
+        """
+        if isinstance(given, Source):
+            source = given
+        elif is_hub(given):
+            hub = fetch(os.fspath(given))
+            source = cls(hub.folder, hub=hub, use=use)
+        else:
+            source = cls(user_path(given))
+        return source if columns is None else replace(source, columns=columns)
 
     @classmethod
     def read(cls, given: "str | os.PathLike[str] | Source") -> "Source":
@@ -27,23 +51,41 @@ class Source:
         written, path = os.fspath(given), user_path(given)
         name, colon, number = written.rpartition(":")
         if not (name and colon) or path.exists():
-            return cls(path)
+            return cls.of(given)
         try:
             share = float(number)
         except ValueError:
-            return cls(path)
+            return cls.of(given)
         if not (math.isfinite(share) and 0 < share < 1):
             raise Error(
                 f"--data {written}: the share is {number}; give a number above 0 and below 1, such as {name}:0.2"
             )
-        return cls(user_path(name), share)
+        return replace(cls.of(name), share=share)
 
     def files(self) -> list[Path]:
         """Raises mebp.Error where a folder has none."""
+        if self.hub:
+            return list(self.hub.files[self.use] or self.hub.files["data"])
         return data_files(self.path) if self.path.is_dir() else [self.path]
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def asked(self) -> str:
+        """As it was written."""
+        return self._with_share(self.hub.asked if self.hub else str(self.path))
+
+    @property
+    def short(self) -> "Source":
+        """The same for people elsewhere, who need no path."""
+        return self if self.hub else replace(self, path=Path(self.path.name))
+
     def __str__(self) -> str:
-        return str(self.path) if self.share is None else f"{self.path}:{self.share:g}"
+        return self._with_share(self.hub.exact if self.hub else str(self.path))
+
+    def _with_share(self, name: str) -> str:
+        return name if self.share is None else f"{name}:{self.share:g}"
 
 
 def read_sources(given: object) -> tuple[Source, ...]:
@@ -72,7 +114,8 @@ def told(sources: Sequence[Source]) -> str:
 
 def names_of(sources: Sequence[Source]) -> list[str]:
     """A short name for each: that of the file, or more of its path where others have the same."""
-    parts = [source.path.absolute().parts for source in sources]
+    named = [Path(source.hub.asked.removeprefix(SCHEME)) if source.hub else source.path for source in sources]
+    parts = [path.absolute().parts for path in named]
     for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-count:]) for part in parts]
         if len(set(names)) == len(names):
@@ -80,11 +123,9 @@ def names_of(sources: Sequence[Source]) -> list[str]:
     return names
 
 
-def check_no_shares(sources: Sequence[Source], objective: str) -> list[Path]:
-    """The paths of sources that an objective puts together one after the other."""
+def check_no_shares(sources: Sequence[Source], objective: str) -> list[Source]:
+    """The sources, which an objective puts together one after the other."""
     for source in sources:
         if source.share is not None:
             raise Error(f"--data {source}: {objective} takes every sample once an epoch; leave the share out")
-        if source.path.is_dir():
-            raise Error(f"--data {source}: is a folder without train.jsonl; give the file, or several with --data each")
-    return [source.path for source in sources]
+    return list(sources)

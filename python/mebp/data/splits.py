@@ -6,7 +6,7 @@ from pathlib import Path
 from mebp.errors import Error, translate_errors
 
 _NAMES = {"data": ("train",), "eval": ("valid", "validation"), "test": ("test",)}
-_ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt")
+ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".txt")
 _ABOUT = ("readme", "license", "licence")  # files that say what a folder holds
 
 
@@ -16,7 +16,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
     there = {file.name: file for file in _listed(folder)}
     found = {}
     for option, names in _NAMES.items():
-        files = [there[name + ending] for name in names for ending in _ENDINGS if name + ending in there]
+        files = [there[name + ending] for name in names for ending in ENDINGS if name + ending in there]
         if len(files) > 1:
             raise Error(f"{folder}: has both {files[0].name} and {files[1].name}; keep one of them")
         if files:
@@ -29,7 +29,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
 
 def data_files(folder: Path) -> list[Path]:
     """The files in a folder in the order of their names, without those to measure on, hidden ones and a README."""
-    others = [name + ending for option in ("eval", "test") for name in _NAMES[option] for ending in _ENDINGS]
+    others = [name + ending for option in ("eval", "test") for name in _NAMES[option] for ending in ENDINGS]
     files = [file for file in sorted(_listed(folder)) if file.name not in others and not _is_about(file)]
     for file in files:
         if file.is_dir():

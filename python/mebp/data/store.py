@@ -5,7 +5,7 @@ import io
 import json
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -66,9 +66,11 @@ class TokenWriter:
         self._files = {name: self._opened(name) for name in ("ids", "learned", "bounds")}
         self._end = 0
         self._bound(0)
+        self.listener: Callable[[np.ndarray], None] = lambda ids: None  # hears of all ids
 
     def add(self, ids: np.ndarray, learned: np.ndarray | None = None, ends: bool = True) -> None:
         """A sample, or with `ends` false a part of one; `learned` as Tokens has it, of text None."""
+        self.listener(ids)
         self._files["ids"].write(np.ascontiguousarray(ids, np.int32).data)
         if learned is not None:
             self._files["learned"].write(np.ascontiguousarray(learned, bool).data)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from mebp.data.arrow import find_kind, rows_of_arrow
 from mebp.data.content import check_no_nul, check_text
 from mebp.errors import Error, translate_errors
 from mebp.files import file_version
@@ -28,8 +29,10 @@ class DataFile:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self._file = path, file
         head = file.peek(_BLOCK)[:_BLOCK]
-        check_text(path, head)
-        self.head = head.removeprefix(_MARK).decode(errors="replace")
+        self.arrow = find_kind(head)  # a table that is no text, and has no head
+        if not self.arrow:
+            check_text(path, head)
+        self.head = "" if self.arrow else head.removeprefix(_MARK).decode(errors="replace")
 
     def blocks(self) -> Iterator[str]:
         """The text in parts of 64 KiB."""
@@ -54,7 +57,11 @@ class DataFile:
         return "".join(self.blocks())
 
     def entries(self) -> Iterator[tuple[int, object]]:
-        """Each value of JSON, with the line that it begins in; raises mebp.Error for what is not JSON."""
+        """Each value of JSON, with the line that it begins in, or row of an Arrow table; raises mebp.Error for what is
+        neither."""
+        if self.arrow:
+            yield from rows_of_arrow(self.path, self.arrow, self._file)
+            return
         begin = self.head.lstrip()
         if begin.startswith("["):
             yield from _Array(self.path, self.blocks()).entries()

@@ -3,19 +3,22 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from mebp.data.forms import FORMS
+from mebp.data.columns import KNOWN
 from mebp.data.marks import MARKS
 from mebp.data.stream import DataFile
 from mebp.errors import Error
 
 _NAMES = (".csv", ".tsv")
-_BEGINNINGS = ({"prompt", "completion"}, {"instruction", "output"}, {"question", "answer"})
+_BEGINNINGS = (
+    *({"prompt", "completion"}, {"instruction", "output"}, {"question", "answer"}),
+    *({"text", "label"}, {"tokens", "labels"}),
+)
 _DELIMITERS = ",;\t"
 _LONGEST_FIELD = 1 << 24  # characters; else a quote that is not closed would take the whole file into memory
-_KEYS = {key for form in FORMS for key in form.keys} | {"chosen", "rejected"}
+_KEYS = {key for key in KNOWN if key not in MARKS} | {"label"}  # a column "Weight" may well be no mark
 _MARKED = {"0": 0, "0.0": 0, "false": False, "1": 1, "1.0": 1, "true": True}
 
 
@@ -27,8 +30,14 @@ def is_table(path: Path, head: str) -> bool:
     return any(columns >= expected for expected in _BEGINNINGS)
 
 
-def rows_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict[str, object]]]:
-    """Each row below the header that is not blank, with the line that it begins in."""
+def rows_of(
+    path: Path, file: DataFile, kept: Collection[str] = (), marks: bool = True
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Each row below the header that is not blank, with the line that it begins in.
+
+    kept: names of columns that stay as they are written; marks: whether fields may be marks (marks.py), else all are
+    texts.
+    """
     csv.field_size_limit(_LONGEST_FIELD)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter_of(file.head)
     lines = (line for _, line in file.lines())
@@ -48,14 +57,15 @@ def rows_of(path: Path, file: DataFile) -> Iterator[tuple[int, dict[str, object]
         if not any(fields):
             continue
         if not columns:
-            columns = _columns(f"{path}:{number}", fields)
+            columns = _columns(f"{path}:{number}", fields, kept)
             continue
         if len(fields) != len(columns):
             raise Error(
                 f"{path}:{number}: has {len(fields)} fields where the header has {len(columns)}; put quotes around "
                 f"fields that have {_shown(delimiter)} in them"
             )
-        yield number, {name: _value(name, field) for name, field in zip(columns, fields, strict=True)}
+        row = dict(zip(columns, fields, strict=True))
+        yield number, {name: _mark(field) if marks and name in MARKS else field for name, field in row.items()}
 
 
 def _delimiter_of(head: str) -> str:
@@ -63,19 +73,19 @@ def _delimiter_of(head: str) -> str:
     return max(_DELIMITERS, key=head.lstrip().split("\n", 1)[0].count)
 
 
-def _columns(where: str, fields: Sequence[str]) -> list[str]:
+def _columns(where: str, fields: Sequence[str], kept: Collection[str]) -> list[str]:
     """The names of the header; those that mebp reads are known in any letter case."""
     names = [name.strip(" \"'") for name in fields]
-    names = [name.lower() if name.lower() in _KEYS else name for name in names]
+    names = [name.lower() if name.lower() in _KEYS and name not in kept else name for name in names]
     twice = next((name for index, name in enumerate(names) if name and name in names[:index]), None)
     if twice:
         raise Error(f'{where}: has two columns "{twice}"; rename one')
     return names
 
 
-def _value(name: str, field: str) -> object:
-    """The text of a field; a number under a key that marks what is not to be learned, for a table has no types."""
-    return _MARKED.get(field.strip().lower(), field) if name in MARKS else field
+def _mark(field: str) -> object:
+    """A number, for a table has no types, or the text that is none."""
+    return _MARKED.get(field.strip().lower(), field)
 
 
 def _shown(delimiter: str) -> str:

@@ -5,12 +5,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.classes import Label, cut_notes, own_row, read_entries, some_of
 from mebp.data.dataset import Dataset
 from mebp.data.json_values import kind
+from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ class Tagged:
 
 
 def read_tagged(path: str | os.PathLike[str]) -> list[Tagged]:
-    """All samples of a file of JSON; raises mebp.Error, with the line, for what cannot be read."""
+    """All samples of a file; raises mebp.Error, with the line, for what cannot be read."""
     return [_read(where, entry) for where, entry in read_entries(path, ("tokens", "labels"), _WANTED)]
 
 
@@ -75,9 +75,10 @@ def load_tagged(path: str | os.PathLike[str], tokenizer: Tokenizer, length: int,
     if len(rows) < len(samples):
         missing = f"had no label that counts within {length} tokens and were left out"
         notes.append(f"{path}: {len(samples) - len(rows):,} of {len(samples):,} samples {missing}")
+    notes += unknown_notes(path, tokenizer, (row.ids for row in rows))
     return Dataset(rows, tokenizer.padding, notes, len(rows))
 
 
-def tagged_lengths(path: Path, tokenizer: Tokenizer, at_most: int) -> list[int]:
+def tagged_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: int) -> list[int]:
     """Tokens of the file's samples, or of `at_most` from all over it."""
     return [len(tokenizer.encode_words(sample.words)[0]) for sample in some_of(read_tagged(path), at_most)]

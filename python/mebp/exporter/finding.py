@@ -12,6 +12,7 @@ from mebp.exporter.naming import HubName, hub_name, is_commit, shared_path
 from mebp.files import user_path
 from mebp.gguf.container import is_gguf
 
+MODEL, DATASET = "model", "dataset"  # what the hub has
 _HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
 _HUB_REST = ["*.json", "*.txt", "*.jinja", "tokenizer.model", "spiece.model"]
 
@@ -62,19 +63,21 @@ def _local(folder: Path) -> Found:
     return Found(folder.resolve().name, shared_path(folder), folder)
 
 
-def download(asked: HubName, patterns: Sequence[str]) -> Found:
-    """These files of it, at the commit that its revision is now; none of them again that is here already."""
+def download(asked: HubName, patterns: Sequence[str], kind: str = MODEL) -> Found:
+    """These files of a model or a DATASET, at the commit that its revision is now; none of them again that is here
+    already."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import enable_progress_bars
 
     if sys.stderr.isatty():
         enable_progress_bars()
     try:
-        folder = Path(snapshot_download(asked.id, revision=asked.revision, allow_patterns=list(patterns)))
+        folder = Path(
+            snapshot_download(asked.id, repo_type=kind, revision=asked.revision, allow_patterns=list(patterns))
+        )
     except Exception as error:
-        raise Error(
-            f"{asked}: not a folder, and the hub did not give it ({reason(error)}); check the name and the network"
-        ) from error
+        what = "not a folder, and the hub" if kind == MODEL else "the hub"
+        raise Error(f"{asked}: {what} did not give it ({reason(error)}); check the name and the network") from error
     if not is_commit(folder.name):
         raise Error(f"{asked}: the hub names no commit of it; download it yourself, and give its folder")
     return Found(asked.id, str(HubName(asked.id, folder.name)), folder, asked)

@@ -28,7 +28,7 @@ class BundleReward:
             self._session = Session(bundle, forward_only=True)
             if adapter:
                 self._load(adapter)
-            self._tokens = PromptTokens(bundle, Tokenizer(bundle), self._session.vocabulary)
+            self._tokens = PromptTokens([bundle], Tokenizer(bundle), self._session.vocabulary)
         except Error as error:
             raise Error(f"reward {self.name}: {error}") from error
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
-from mebp.data.sources import told
+from mebp.data.sources import names_of, told
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, read_bytes, scratch_folder
@@ -28,7 +29,7 @@ from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
-from mebp.training.schedule import learning_rate
+from mebp.training.schedule import learning_rate, warmup_notes
 from mebp.training.standing import Standing
 from mebp.waiting import told_by
 from mebp.words import counted, say
@@ -376,7 +377,7 @@ class _Run:
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
             f"{told(options.data)}: {self.objective.summary(session)}"
         )
-        for note in self.objective.begin(session):
+        for note in chain(warmup_notes(self.total, options.lr, options.warmup), self.objective.begin(session)):
             reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
@@ -490,10 +491,8 @@ class _Run:
             return
         from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
 
-        curve, title = (
-            Curve(*self.objective.curve),
-            f"{options.bundle.name} on {', '.join(source.path.name for source in options.data)}",
-        )
+        curve = Curve(*self.objective.curve)
+        title = f"{options.bundle.name} on {', '.join(names_of(options.data))}"
         for picture in pictures:
             plot_run(log.records, log.evaluations, picture, title, curve)
         name = curve.metric or "loss"

@@ -4,7 +4,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 from mebp.compile_options import as_arguments, flag
@@ -127,7 +127,7 @@ def _quoted(word: str) -> str:
 
 
 def _names(sources: Sequence[Source]) -> str:
-    return ", ".join(code(str(replace(source, path=Path(source.path.name)))) for source in sources)
+    return ", ".join(code(str(source.short)) for source in sources)
 
 
 def _written(value: object) -> str:

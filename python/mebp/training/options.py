@@ -11,7 +11,8 @@ from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
-from mebp.data.sources import read_sources
+from mebp.data.columns import Columns
+from mebp.data.sources import Source, read_sources
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -23,6 +24,7 @@ from mebp.training.schedule import SCHEDULES
 from mebp.words import listed
 
 ADAPTERS = ("best", "last", "all")
+MEASURED = ("eval", "test")  # options that name data to measure on
 _BEYOND = 1 << 63  # what the runtime's integers hold
 _KINDS = {
     int: "a whole number",
@@ -41,6 +43,7 @@ class TrainingOptions:
 
     bundle: Path
     data: list  # of what mebp.data.sources reads: files and folders, with their shares
+    columns: str | None = None
     task: str | None = None
     mask_probability: float | None = None
     objective: str = SFT
@@ -62,9 +65,9 @@ class TrainingOptions:
     packing: bool | None = None
     schedule: str = "constant"
     warmup: int = 0
-    eval: Path | None = None
+    eval: Path | None = None  # a Source that stands for it
     eval_every: int | None = None
-    test: Path | None = None
+    test: Path | None = None  # likewise
     adapter: Path | None = None
     adapter_out: Path | None = None
     model_out: Path | None = None
@@ -91,7 +94,11 @@ class TrainingOptions:
     in_flight: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data", read_sources(self.data))
+        columns = Columns.read(self.columns)
+        object.__setattr__(self, "data", tuple(Source.of(source, columns) for source in read_sources(self.data)))
+        for name in MEASURED:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Source.of(getattr(self, name), columns, name))
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
@@ -182,6 +189,12 @@ class TrainingOptions:
         for option, value in needing.items():
             if value and self.eval is None:
                 raise Error(f"{option} needs --eval FILE, the data to measure the loss on")
+
+    @property
+    def measured(self) -> dict[str, Source]:
+        """Data to measure on, by "eval" and "test" where there is any."""
+        found = {name: getattr(self, name) for name in MEASURED}
+        return {name: source for name, source in found.items() if source is not None}
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """By default one epoch."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
+from mebp.data.hub import is_hub
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
@@ -23,7 +24,7 @@ from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
 from mebp.training.objective_options import needed_options, objective_kinds
 from mebp.training.objectives import class_of
-from mebp.training.options import TrainingOptions, option_kinds
+from mebp.training.options import MEASURED, TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
 from mebp.training.state import ASKED, EXACT, saved_with
@@ -68,6 +69,7 @@ class Request:
                 f"--connect is for a device's half of a model, and {options['bundle']} is not compiled; split it first "
                 f"with mebpc --split {listed_kinds()}"
             )
+        options = _as_began(options)
         options = {**_from_folders(read_sources(options.pop("data")), options), **options}
         training = TrainingOptions(**options)
         if training.mask_probability is not None and training.task is None and not is_bundle(training.bundle):
@@ -78,14 +80,26 @@ class Request:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
         check_installed(self.training.report_to)
         check_outputs(self.training)  # before what takes minutes
+        for source in self._sources() if progress else ():
+            if source.hub and source.hub.note:
+                say(source.hub.note)
         bundle, model = self._bundle(progress)
         asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
-        began = {ASKED: str(self.training.bundle), EXACT: model}
+        began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
             say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
+
+    def _sources(self) -> list[Source]:
+        return [*self.training.data, *self.training.measured.values()]
+
+    def _hub_data(self) -> dict[str, str]:
+        """Data of the hub by what was asked for, when the run began, each at its commit."""
+        return _hub_data_of(self.training.resume, self.training.state) | {
+            source.asked: str(source) for source in self._sources() if source.hub
+        }
 
     def _bundle(self, progress: bool) -> tuple[Path, str]:
         """And what names the same model whenever it is asked for."""
@@ -110,8 +124,8 @@ class Request:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
         except Error as error:
             raise Error(CompileOptions.named_here(str(error))) from None
-        for path in filter(None, (*(source.path for source in training.data), training.eval, training.test)):
-            objective.check_data(path)  # what is wrong in them is told now, not in some minutes
+        for source in self._sources():
+            objective.check_data(source)  # what is wrong in them is told now, not in some minutes
         trained = Trained(
             told(training.data),
             lambda tokenizer: objective.sequence_lengths(training, tokenizer),
@@ -162,13 +176,36 @@ def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dic
     """
     data, measured = [], {}
     for source in sources:
-        found = find_splits(source.path) if source.path.is_dir() else {"data": source.path}
-        data.append(replace(source, path=found.pop("data")))
+        if source.hub:
+            found = {use: replace(source, use=use, share=None) for use in MEASURED if source.hub.files[use]}
+            data.append(source)
+        else:
+            found = find_splits(source.path) if source.path.is_dir() else {"data": source.path}
+            data.append(replace(source, path=found.pop("data")))
         for option, path in found.items():
             if option in measured and option not in given:
                 raise Error(f"{measured[option]} and {path} are both to measure on; give --{option} FILE")
             measured[option] = path
     return {"data": data, **measured}
+
+
+def _hub_data_of(resume: object, state: object) -> dict[str, str]:
+    """What a run that goes on has read of the hub: its exact names, by what was asked for."""
+    began = saved_with(state).get("model") if resume and state else None
+    named = began.items() if isinstance(began, dict) else ()
+    return {asked: exact for asked, exact in named if is_hub(asked) and isinstance(exact, str) and is_hub(exact)}
+
+
+def _as_began(options: Mapping[str, object]) -> dict[str, object]:
+    """With data of the hub at the commit that a run that goes on began with."""
+    began = _hub_data_of(options.get("resume"), options.get("state"))
+
+    def exact(given: object) -> object:
+        return began.get(str(given), given)
+
+    data = options["data"]
+    named = {"data": [exact(each) for each in data] if isinstance(data, list | tuple) else exact(data)}
+    return {**options, **named, **{name: exact(options[name]) for name in MEASURED if options.get(name)}}
 
 
 def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:

@@ -3,6 +3,8 @@
 
 import math
 
+from mebp.words import counted
+
 SCHEDULES = ("constant", "linear", "cosine")
 
 
@@ -15,3 +17,10 @@ def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: int
         return peak
     progress = (step - warmup) / max(1, total - warmup)
     return peak * (1 - progress if schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def warmup_notes(total: int, peak: float, warmup: int) -> list[str]:
+    """What is to be said of a rise that is not over when the run is."""
+    if warmup < total:
+        return []
+    return [f"--warmup {warmup}: the run has {counted(total, 'step')}, so the learning rate never reaches {peak:g}"]

@@ -25,11 +25,13 @@ _NAMES = {
     Mark.SENDING: "report_to connect cert key ca plain_text",
     # With --resume, what is there counts as the run's own, also where its state is missing.
     Mark.OVERWRITING: "overwrite resume",
-    # Of these, `bundle` may be a hub id: that is fetched, and nothing in it runs.
+    # Of these, `bundle` may be a hub id, and `data`, `eval` and `test` hub:OWNER/NAME: that is fetched, and nothing in
+    # it runs.
     Mark.PLAIN: """
         bundle data task mask_probability objective reference reward_timeout rollouts steps epochs lr seed optimizer
         weight_decay clip clip_recompute accumulate packing schedule warmup eval eval_every test adapter adapter_out
-        model_out keep patience state save_every pause_on log plot spill profile threads device retry_for in_flight
+        columns model_out keep patience state save_every pause_on log plot spill profile threads device retry_for
+        in_flight
 
         betas eps momentum perturbation galore_scale galore_update_interval galore_refresh galore_cos_threshold
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mebp.compile_options import flag
+from mebp.data.sources import Source
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
@@ -77,7 +78,7 @@ class Objective(ABC):
         return None
 
     @classmethod  # noqa: B027, some read it only when the run begins
-    def check_data(cls, path: Path) -> None:
+    def check_data(cls, path: Source) -> None:
         """Raises mebp.Error where a file of data cannot be read."""
 
     @classmethod

@@ -3,14 +3,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
-from mebp.data.classes import Label, choose_classes, classified_lengths, load_classified, read_classified
+from mebp.data.classes import Label, check_several, choose_classes, classified_lengths, load_classified, read_classified
 from mebp.data.loading import mix_datasets
+from mebp.data.sources import Source, told
 from mebp.data.token_classes import load_tagged, read_tagged, tagged_lengths
 from mebp.errors import Error
 from mebp.inspect import inspect
@@ -31,38 +31,40 @@ class Classification(OfRows):
     counts = "sample"
 
     @classmethod
-    def labels_of(cls, path: Path) -> Sequence[Label]:
+    def labels_of(cls, path: Source) -> Sequence[Label]:
         return [sample.label for sample in read_classified(path)]
 
     @classmethod
-    def check_data(cls, path: Path) -> None:
+    def check_data(cls, path: Source) -> None:
         cls.labels_of(path)
 
     @classmethod
     def classes_of(cls, options: TrainingOptions, config: Mapping[str, object]) -> Sequence[str]:
-        return choose_classes([label for source in options.data for label in cls.labels_of(source.path)], config)
+        labels = [label for source in options.data for label in cls.labels_of(source)]
+        check_several(told(options.data), (label.value for label in labels))
+        return choose_classes(labels, config)
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        return [length for source in options.data for length in classified_lengths(source.path, tokenizer, _LOOKED_AT)]
+        return [length for source in options.data for length in classified_lengths(source, tokenizer, _LOOKED_AT)]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         if options.packing:
             raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
         self._classes = inspect(options.bundle)["model"]["classes"]
-        paths = {"eval": options.eval, "test": options.test}
-        parts = [self.load(source.path, tokenizer, length, self._classes) for source in options.data]
+        parts = [self.load(source, tokenizer, length, self._classes) for source in options.data]
         self.data = mix_datasets(options.data, parts)
-        self.measured = {
-            name: self.load(path, tokenizer, length, self._classes) for name, path in paths.items() if path
-        }
+        numbers = {int(label) for row in self.data.rows for label in row.labels if label != IGNORED_LABEL}
+        check_several(told(options.data), (self._classes[number] for number in numbers))
+        measured = options.measured.items()
+        self.measured = {name: self.load(source, tokenizer, length, self._classes) for name, source in measured}
         self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
         self.digest = self.data.digest
         self.use(self.data)
 
     @classmethod
-    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+    def load_measured(cls, path: Source, tokenizer: Tokenizer, session: Session) -> Dataset:
         return cls.load(path, tokenizer, session.max_sequence, session.classes)
 
     def begin(self, session: Session) -> Iterator[str]:
@@ -98,9 +100,9 @@ class TokenClassification(Classification):
     counts = "word"
 
     @classmethod
-    def labels_of(cls, path: Path) -> Sequence[Label]:
+    def labels_of(cls, path: Source) -> Sequence[Label]:
         return [label for sample in read_tagged(path) for label in sample.counting]
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        return [length for source in options.data for length in tagged_lengths(source.path, tokenizer, _LOOKED_AT)]
+        return [length for source in options.data for length in tagged_lengths(source, tokenizer, _LOOKED_AT)]

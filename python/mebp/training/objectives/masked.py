@@ -2,11 +2,11 @@
 """Masked text: the mean of -log p over the tokens that were masked."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from mebp.data import Dataset
 from mebp.data.masking import PROBABILITY, Masking, load_masked, load_measured, read_documents
 from mebp.data.sharing import Sharing
+from mebp.data.sources import Source
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objectives.base import vocabulary_of
@@ -21,7 +21,7 @@ class Masked(OfRows):
     counts = "masked token"
 
     @classmethod
-    def check_data(cls, path: Path) -> None:
+    def check_data(cls, path: Source) -> None:
         for _ in read_documents(path):
             pass
 
@@ -37,11 +37,10 @@ class Masked(OfRows):
         masking = Masking.of(tokenizer, vocabulary, self._probability)
         sharing = None if options.packing is False else Sharing(options.seed)
         self.data = load_masked(options.data, tokenizer, length, masking, sharing)
-        paths = {"eval": options.eval, "test": options.test}
-        self.measured = {
-            name: load_measured(path, tokenizer, length, vocabulary) for name, path in paths.items() if path
-        }
+        measured = options.measured.items()
+        self.measured = {name: load_measured(source, tokenizer, length, vocabulary) for name, source in measured}
         self.digest = self.data.whole.digest
+        self.notes = [note for data in (self.data.whole, *self.measured.values()) for note in data.notes]
         self.use(self.data.whole)
 
     def description(self) -> Mapping[str, object]:
@@ -51,7 +50,7 @@ class Masked(OfRows):
         }
 
     @classmethod
-    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+    def load_measured(cls, path: Source, tokenizer: Tokenizer, session: Session) -> Dataset:
         return load_measured(path, tokenizer, session.max_sequence, session.vocabulary)
 
     def summary(self, session: Session) -> str:

@@ -4,7 +4,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.preferences import Preference, load_preferences
 from mebp.data.preferences import Preferences as Pairs
 from mebp.data.reference_file import ReferenceFile
-from mebp.data.sources import check_no_shares
+from mebp.data.sources import Source, check_no_shares
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
@@ -67,8 +66,8 @@ Added = tuple[PairResult, tuple[Scored, Scored]]  # a pair's share of the loss, 
 class _Data:
     """Pairs with what the reference says of them."""
 
-    def __init__(self, paths: Sequence[Path], tokenizer: Tokenizer, length: int, vocabulary: int) -> None:
-        parts = [load_preferences(path, tokenizer, length, vocabulary) for path in paths]
+    def __init__(self, sources: Sequence[Source], tokenizer: Tokenizer, length: int, vocabulary: int) -> None:
+        parts = [load_preferences(source, tokenizer, length, vocabulary) for source in sources]
         loaded = Pairs([pair for part in parts for pair in part.rows], [note for part in parts for note in part.notes])
         self.pairs, self.notes, self.digest = loaded.rows, loaded.notes, loaded.digest
         self.references: ReferenceFile | None = None
@@ -79,8 +78,8 @@ class _Data:
         return [pair.lengths for pair in self.pairs]
 
 
-def _paths(options: TrainingOptions) -> dict[str, list[Path]]:
-    measured = {name: [path] for name, path in (("eval", options.eval), ("test", options.test)) if path}
+def _sources(options: TrainingOptions) -> dict[str, list[Source]]:
+    measured = {name: [source] for name, source in options.measured.items()}
     return {"train": check_no_shares(options.data, f"--objective {options.objective}")} | measured
 
 
@@ -101,15 +100,15 @@ class Preferences(Objective):
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int]:
-        every = [path for paths in _paths(options).values() for path in paths]
-        data = [load_preferences(path, tokenizer, ANY_LENGTH) for path in every]
+        every = [source for sources in _sources(options).values() for source in sources]
+        data = [load_preferences(source, tokenizer, ANY_LENGTH) for source in every]
         return [max(pair.lengths) for each in data for pair in each.rows]
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
         self._formula = self.formula_of(options)
         vocabulary = vocabulary_of(options.bundle)
-        self._data = {name: _Data(paths, tokenizer, length, vocabulary) for name, paths in _paths(options).items()}
+        self._data = {name: _Data(paths, tokenizer, length, vocabulary) for name, paths in _sources(options).items()}
         self.notes = [note for data in self._data.values() for note in data.notes]
         self.digest = self._data["train"].digest
         self._description = inspect(options.bundle)

@@ -12,7 +12,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from mebp.data.dataset import rows_of_step, steps_per_epoch
 from mebp.data.prompts import join_prompts, load_prompts
 from mebp.data.rollouts import Rollout, load_rollouts
-from mebp.data.sources import check_no_shares
+from mebp.data.sources import Source, check_no_shares
 from mebp.data.turn_ends import PromptEnds
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
@@ -93,11 +92,11 @@ class Added:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def _paths(options: TrainingOptions) -> list[Path]:
-    paths = check_no_shares(options.data, f"--objective {options.objective}")
-    if options.rollouts and len(paths) > 1:
+def _sources(options: TrainingOptions) -> list[Source]:
+    sources = check_no_shares(options.data, f"--objective {options.objective}")
+    if options.rollouts and len(sources) > 1:
         raise Error("--rollouts is the data, and one file; leave --data out")
-    return paths
+    return sources
 
 
 class Rollouts(Objective):
@@ -115,13 +114,13 @@ class Rollouts(Objective):
         timeout = TIMEOUT if options.reward_timeout is None else options.reward_timeout
         self._rewards = load_rewards(options.reward, timeout, lambda: self.stop()) if options.reward else None
         read = {"tokenizer": tokenizer, "length": length, "vocabulary": vocabulary_of(options.bundle)}
-        paths = _paths(options)
-        self._handed = load_rollouts(paths[0], **read, least=least) if options.rollouts else None
-        self._prompts = None if self._handed else join_prompts([load_prompts(path, **read) for path in paths])
+        sources = _sources(options)
+        self._handed = load_rollouts(sources[0], **read, least=least) if options.rollouts else None
+        self._prompts = None if self._handed else join_prompts([load_prompts(source, **read) for source in sources])
         self._eval = load_prompts(options.eval, **read) if options.eval else None
         self._given = self._handed or self._prompts
         self.digest = self._given.digest
-        self.notes = list(self._handed.notes) if self._handed else []
+        self.notes = [note for read in (self._given, self._eval) if read for note in read.notes]
         self._check_rewards()
         of_rewards = (f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ()))
         self.metrics = (*self.own_metrics, "completions/mean_length", *of_rewards)
@@ -139,11 +138,11 @@ class Rollouts(Objective):
         prompts = [options.eval] if options.eval else []
         lengths = []
         if options.rollouts:
-            rows = load_rollouts(_paths(options)[0], tokenizer, ANY_LENGTH, least=1).rows
+            rows = load_rollouts(_sources(options)[0], tokenizer, ANY_LENGTH, least=1).rows
             lengths = [len(row.prompt.ids) + max(len(each.ids) for each in row.completions) for row in rows]
         else:
-            prompts += _paths(options)
-        read = [load_prompts(path, tokenizer, ANY_LENGTH).rows for path in prompts]
+            prompts += _sources(options)
+        read = [load_prompts(source, tokenizer, ANY_LENGTH).rows for source in prompts]
         return lengths + [len(prompt.ids) + room for rows in read for prompt in rows]
 
     def _check_rewards(self) -> None:

@@ -3,13 +3,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.masking import MaskedText
+from mebp.data.sources import Source
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
@@ -36,7 +36,7 @@ class OfRows(Objective):
 
     @classmethod
     @abstractmethod
-    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+    def load_measured(cls, path: Source, tokenizer: Tokenizer, session: Session) -> Dataset:
         """A file to measure on, as the bundle takes it. Raises mebp.Error where it cannot be read."""
 
     @classmethod

@@ -2,12 +2,11 @@
 """Text to be predicted: the mean of -log p over the labels that count."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from mebp.data import Dataset, load_dataset
 from mebp.data.loading import check_samples, has_samples, load_mixed, sample_lengths
 from mebp.data.sharing import Sharing
-from mebp.data.sources import told
+from mebp.data.sources import Source, told
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
@@ -25,16 +24,16 @@ class Supervised(OfRows):
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
-        found = [sample_lengths(source.path, tokenizer, _LOOKED_AT) for source in options.data]
+        found = [sample_lengths(source, tokenizer, _LOOKED_AT) for source in options.data]
         lengths = [length for each in found for length in each or ()]
         return lengths or None
 
     @classmethod
-    def check_data(cls, path: Path) -> None:
+    def check_data(cls, path: Source) -> None:
         check_samples(path)
 
     @classmethod
-    def load_measured(cls, path: Path, tokenizer: Tokenizer, session: Session) -> Dataset:
+    def load_measured(cls, path: Source, tokenizer: Tokenizer, session: Session) -> Dataset:
         sharing = Sharing() if session.packs else None  # the same loss, sooner
         return load_dataset(path, tokenizer, session.max_sequence, sharing)
 
@@ -47,8 +46,8 @@ class Supervised(OfRows):
         sharing = self._sharing()
 
         self.data = load_mixed(options.data, tokenizer, length, sharing)
-        named = {"eval": options.eval, "test": options.test}
-        self.measured = {name: load_dataset(path, tokenizer, length, sharing) for name, path in named.items() if path}
+        measured = options.measured.items()
+        self.measured = {name: load_dataset(source, tokenizer, length, sharing) for name, source in measured}
         self.digest = self.data.digest
         self.use(self.data)
         self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
@@ -83,4 +82,4 @@ class Supervised(OfRows):
 
 
 def _have_samples(options: TrainingOptions) -> bool:
-    return any(has_samples(source.path) for source in options.data)
+    return any(has_samples(source) for source in options.data)
