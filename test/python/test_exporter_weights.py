@@ -18,10 +18,10 @@ WEIGHTS = "model.safetensors"
 @pytest.mark.parametrize(
     ("renamed", "words"),
     [
-        (f"base_model.model.{Q}.base_layer.weight", "is there, of an adapter: merge it (PEFT's merge_and_unload)"),
-        (f"{Q}.original_module.weight", "is there, of an adapter: merge it (PEFT's merge_and_unload)"),
-        (f"_orig_mod.{Q}.weight", f"it is called '_orig_mod.{Q}.weight' there: rename the tensors, or save"),
-        (f"{Q}.qweight", f"'{Q}.qweight' is there, quantised: export the full-precision model instead"),
+        (f"base_model.model.{Q}.base_layer.weight", "part of an adapter; merge it (PEFT's merge_and_unload)"),
+        (f"{Q}.original_module.weight", "part of an adapter; merge it (PEFT's merge_and_unload)"),
+        (f"_orig_mod.{Q}.weight", f"the checkpoint calls it '_orig_mod.{Q}.weight'; rename the tensors, or save"),
+        (f"{Q}.qweight", f"the checkpoint has '{Q}.qweight'; export the full-precision model instead"),
         (f"{Q}.kernel", "either the two do not belong together, or the weights are stored in a form"),
     ],
 )
@@ -39,7 +39,7 @@ def test_a_form_of_mlx(tmp_path: Path) -> None:
     tensors = {f"{Q}.weight": torch.zeros(8, 8), "lm_head.weight": torch.zeros(8, 8)}
     packed = {**tensors, f"{Q}.weight": torch.zeros(8, 1, dtype=torch.uint32)}
     save_file(packed, tmp_path / WEIGHTS, {"format": "mlx"})
-    of_mlx = "MLX has written it in a form of its own; export the model that it was made of"
+    of_mlx = "MLX stored it in its own form; export the model that it was converted from"
     line = f"{tmp_path / WEIGHTS}: tensor '{Q}.weight' is [8, 1], config.json makes it [8, 8]; {of_mlx}"
     assert not_located(tmp_path) == line
     tensors["model.layers.0.mlp.switch_mlp.up_proj.weight"] = tensors.pop(f"{Q}.weight")

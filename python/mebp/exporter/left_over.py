@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor
+from mebp.exporter.weights import MERGE
 from mebp.tensor_names import PEFT_PREFIX, spellings
 from mebp.words import counted, say
 
@@ -33,10 +34,10 @@ def check_left_over(
         if not _is_used(inner, present) or any(pattern.search(stored) for pattern in ignored):
             left.append((spelled, inner))
         else:
-            raise Error(f"{name}: its checkpoint has a tensor '{stored}', {_advice(stored, inner)}")
+            raise Error(f"{name}: the checkpoint has '{stored}', {_advice(stored)}")
     if left:
-        tensors = f"the model has no place for {counted(len(left), 'tensor')} of its checkpoint"
-        say(f"warning: {name}: {tensors}, left out: {_grouped(left)}", error=True)
+        tensors = f"{counted(len(left), 'tensor')} of the checkpoint that the model has no place for"
+        say(f"warning: {name}: export leaves out {tensors}: {_grouped(left)}", error=True)
 
 
 def _untaken(
@@ -75,11 +76,10 @@ def _is_used(module: str, present: Mapping[str, Module]) -> bool:
     return any(part.isdigit() for part in parts) or any(True for _ in present[module].parameters(recurse=False))
 
 
-def _advice(stored: str, module: str) -> str:
+def _advice(stored: str) -> str:
     if _ADAPTER.search(stored):
-        return "an adapter's that was left in; merge it (PEFT's merge_and_unload), save, and export again"
-    what = f"which the '{module}' that config.json describes does not have, and would compute without"
-    return f"{what}; use the config that belongs to the weights"
+        return f"part of an adapter; {MERGE}"
+    return "which the model in its config.json would ignore; use the config.json that belongs to the weights"
 
 
 def _grouped(left: list[tuple[str, str]]) -> str:

@@ -19,7 +19,8 @@ from mebp.words import say
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
-_OF_MLX = "MLX has written it in a form of its own; export the model that it was made of"
+MERGE = "merge it (PEFT's merge_and_unload), save, and export again"
+_OF_MLX = "MLX stored it in its own form; export the model that it was converted from"
 
 
 def locate(
@@ -47,11 +48,11 @@ def _instead(name: str, checkpoint: dict[str, StoredTensor]) -> str:
     module, _, kind = name.rpartition(".")
     for stored in checkpoint:
         if stored.endswith((f"{module}.base_layer.{kind}", f"{module}.original_module.{kind}")):
-            return f"'{stored}' is there, of an adapter: merge it (PEFT's merge_and_unload), save, and export again"
+            return f"the checkpoint has '{stored}', part of an adapter; {MERGE}"
         if stored.endswith(f"{module}.qweight"):
-            return f"'{stored}' is there, quantised: export the full-precision model instead, mebpc quantises it"
+            return f"the checkpoint has '{stored}'; export the full-precision model instead, mebpc quantises it"
         if stored.endswith(f".{name}"):
-            return f"it is called '{stored}' there: rename the tensors, or save the model with save_pretrained"
+            return f"the checkpoint calls it '{stored}'; rename the tensors, or save the model with save_pretrained"
     if any(map(is_of_mlx, {tensor.file for tensor in checkpoint.values()})):
         return _OF_MLX
     return "either the two do not belong together, or the weights are stored in a form that export does not read"
