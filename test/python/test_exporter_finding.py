@@ -140,6 +140,13 @@ def test_an_adapter_is_not_taken_for_a_model(hub, tmp_path):
         f"{given}: is an adapter, and no model is fetched because an adapter names it; give its base model; mebp "
         "train takes the adapter with --adapter"
     )
+    (given / "adapters.safetensors").touch()
+    with pytest.raises(Error) as raised:
+        find_model(given)
+    assert str(raised.value) == (
+        f"{given}: is an adapter, and no model is fetched because an adapter names it; give its base model; mebp "
+        "train takes it with --adapter once mebp adapter convert has made it PEFT's"
+    )
     assert hub.asked == []
 
 

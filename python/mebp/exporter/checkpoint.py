@@ -14,6 +14,7 @@ from mebp.files import open_regular, read_json
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_METADATA = "__metadata__"
 _ADVICE = "download it again"
 _CHUNK = 1 << 22
 _LONGEST_HEADER = 100_000_000  # as in the safetensors library
@@ -35,19 +36,11 @@ class StoredTensor:
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
     """The tensors of one safetensors file, by name; raises Error where header and file size disagree."""
-    with open_regular(file, _ADVICE) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        prefix = stream.read(8)
-        header_bytes = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
-        if 8 + header_bytes > size:
-            raise Error(f"{file}: truncated ({size} bytes do not hold its header); {_ADVICE}")
-        if header_bytes > _LONGEST_HEADER:
-            raise Error(f"{file}: has a header of {header_bytes} bytes, more than safetensors allows; {_ADVICE}")
-        text = stream.read(header_bytes)
-    start = 8 + header_bytes
+    text, size = _header_text(file)
+    start = 8 + len(text)
     try:
         header = json.loads(text)
-        header.pop("__metadata__", None)
+        header.pop(_METADATA, None)
         tensors = {_checked(name): _stored(file, start, entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Error(f"{file}: not a safetensors file; {_ADVICE}") from error
@@ -57,6 +50,25 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     if sum(tensor.length for tensor in tensors.values()) > size - start:  # a small file could ask for any memory
         raise Error(f"{file}: has tensors that lie in the same bytes; {_ADVICE}")
     return tensors
+
+
+def is_of_mlx(file: Path) -> bool:
+    """Whether MLX says that it has written this file, whose header can be read."""
+    metadata = json.loads(_header_text(file)[0]).get(_METADATA)
+    return isinstance(metadata, dict) and metadata.get("format") == "mlx"
+
+
+def _header_text(file: Path) -> tuple[bytes, int]:
+    """A file's header, and how large the file is."""
+    with open_regular(file, _ADVICE) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        prefix = stream.read(8)
+        header_bytes = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size
+        if 8 + header_bytes > size:
+            raise Error(f"{file}: truncated ({size} bytes do not hold its header); {_ADVICE}")
+        if header_bytes > _LONGEST_HEADER:
+            raise Error(f"{file}: has a header of {header_bytes} bytes, more than safetensors allows; {_ADVICE}")
+        return stream.read(header_bytes), size
 
 
 def _checked(name: str) -> str:

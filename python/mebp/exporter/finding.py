@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.exporter import packaged
+from mebp.exporter.library_words import explained
 from mebp.exporter.naming import HubName, hub_name, is_commit, shared_path
 from mebp.files import user_path
 from mebp.gguf.container import is_gguf
@@ -56,9 +57,11 @@ def find_model(model: str | Path, shape_only: bool = False) -> Found:
 
 def _local(folder: Path) -> Found:
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").exists():
+        way = "mebp train takes the adapter with --adapter"
+        if (folder / "adapters.safetensors").is_file():
+            way = "mebp train takes it with --adapter once mebp adapter convert has made it PEFT's"
         raise Error(
-            f"{folder}: is an adapter, and no model is fetched because an adapter names it; give its base model; "
-            "mebp train takes the adapter with --adapter"
+            f"{folder}: is an adapter, and no model is fetched because an adapter names it; give its base model; {way}"
         )
     return Found(folder.resolve().name, shared_path(folder), folder)
 
@@ -77,7 +80,7 @@ def download(asked: HubName, patterns: Sequence[str], kind: str = MODEL) -> Foun
         )
     except Exception as error:
         what = "not a folder, and the hub" if kind == MODEL else "the hub"
-        raise Error(f"{asked}: {what} did not give it ({reason(error)}); check the name and the network") from error
+        raise Error(f"{asked}: {what} did not give it{explained(error)}; check the name and the network") from error
     if not is_commit(folder.name):
         raise Error(f"{asked}: the hub names no commit of it; download it yourself, and give its folder")
     return Found(asked.id, str(HubName(asked.id, folder.name)), folder, asked)

@@ -7,8 +7,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.exporter.assignment import join_assigned_parts
+from mebp.exporter.library_words import explained
 from mebp.exporter.masks import plain_masks
 from mebp.exporter.rotary import computed_tables
 
@@ -37,7 +38,8 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     except Error:
         raise
     except Exception as error:
-        raise Error(f"{type(model).__name__}: torch cannot export it: {_cause(error)}") from error
+        why = explained(error)
+        raise Error(f"{type(model).__name__}: torch cannot export it{why}; mebp cannot train this model yet") from error
     graph = program.model
     fold_constants_ir(graph, should_fold=_is_shape)
     RemoveUnusedNodesPass()(graph)
@@ -71,10 +73,3 @@ def _strip(model: ir.Model) -> None:
             value.metadata_props.clear()
     for value in (*model.graph.inputs, *model.graph.initializers.values()):
         value.metadata_props.clear()
-
-
-def _cause(error: BaseException) -> str:
-    """What the first error of the chain says."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return reason(error)

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
 from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.exporter.classifier import trained_whole
+from mebp.tensor_file import write_tensors
 from mebp.tensor_names import spellings
 
 _FILE = "head.safetensors"
@@ -40,5 +40,6 @@ def write_new(model: PreTrainedModel, names: Collection[str], folder: Path) -> d
             values[name] = deviation * torch.randn(shapes[name], generator=generator)
         else:
             values[name] = torch.zeros(shapes[name]) if name.endswith("bias") else torch.ones(shapes[name])
-    save_file(values, folder / _FILE)
+    each = (values[name].numpy() for name in values)
+    write_tensors(folder / _FILE, {name: tuple(shapes[name]) for name in values}, each, "f32")
     return read_header(folder / _FILE)

@@ -40,7 +40,7 @@ def unpack(model: str) -> Path:
     say(f"note: unpacking {model} into {folder}, once", error=True)
     room = "it takes 600 MB there, MEBP_CACHE names another folder"
     with (
-        translate_errors(f"{cache}: cannot unpack {model}", room, Exception),
+        translate_errors(f"{cache}: cannot unpack {model}", room),
         made_folders(cache),
         scratch_folder(cache, f".{name}-") as scratch,
     ):

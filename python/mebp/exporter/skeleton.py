@@ -12,9 +12,11 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.exporter import attention, experts
 from mebp.exporter.checkpoint import StoredTensor
+from mebp.exporter.config import why
+from mebp.exporter.library_words import explained
 from mebp.exporter.offline import offline
 from mebp.tasks import CAUSAL, TASKS
 from mebp.tensor_file import read_stored
@@ -30,8 +32,11 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
     """The causal language model of `config`, or its encoder for another task, in f32; raises Error where transformers
     has none."""
     config.use_cache = False
-    with torch.device("meta"), _Numbers(), offline():
-        model = _make(config) if task == CAUSAL else _make_encoder(config, task)
+    try:
+        model = _on_meta(config, task)
+    except Exception as error:
+        because = why(error, config.to_diff_dict(), lambda fields: _on_meta(type(config)(**fields), task))
+        raise Error(f"{config.model_type}: transformers cannot build the model{because}") from error
     model.eval()
     _refuse_experts(model)
     try:
@@ -41,7 +46,7 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
                 module.rope_type = "default"
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         kind = type(model).__name__
-        raise Error(f"{kind}: transformers does not initialise its buffers by themselves: {reason(error)}") from error
+        raise Error(f"{kind}: transformers does not initialise its buffers by themselves{explained(error)}") from error
     _leave_meta(model)
     return model
 
@@ -88,37 +93,33 @@ def bare(model: PreTrainedModel) -> list[str]:
     ]
 
 
+def _on_meta(config: PreTrainedConfig, task: str) -> PreTrainedModel:
+    with torch.device("meta"), _Numbers(), offline():
+        return _make(config) if task == CAUSAL else _make_encoder(config, task)
+
+
 def _make(config: PreTrainedConfig) -> PreTrainedModel:
     """With this project's attention, or with transformers' formula where a class has attentions of its own alone: that
     would be handed a mask which it does not read."""
-    try:
-        kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
-        return AutoModelForCausalLM.from_config(
-            config,
-            dtype=torch.float32,
-            attn_implementation=attention.NAME if shared else "eager",
-            experts_implementation=experts.NAME,
-            trust_remote_code=False,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise Error(
-            f"{config.model_type}: transformers makes no causal language model of it: {reason(error)}"
-        ) from error
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    shared = hasattr(sys.modules[kind.__module__], "ALL_ATTENTION_FUNCTIONS")
+    return AutoModelForCausalLM.from_config(
+        config,
+        dtype=torch.float32,
+        attn_implementation=attention.NAME if shared else "eager",
+        experts_implementation=experts.NAME,
+        trust_remote_code=False,
+    )
 
 
 def _make_encoder(config: PreTrainedConfig, task: str) -> PreTrainedModel:
-    try:
-        kind = getattr(transformers, TASKS[task].auto)
-        return kind.from_config(
-            config,
-            dtype=torch.float32,
-            attn_implementation=attention.ENCODER,
-            experts_implementation="eager",
-            trust_remote_code=False,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise Error(f"{config.model_type}: transformers makes no {TASKS[task].auto} of it: {reason(error)}") from error
+    return getattr(transformers, TASKS[task].auto).from_config(
+        config,
+        dtype=torch.float32,
+        attn_implementation=attention.ENCODER,
+        experts_implementation="eager",
+        trust_remote_code=False,
+    )
 
 
 def _refuse_experts(model: PreTrainedModel) -> None:

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user calls a model, made into a folder with config.json and weights."""
 
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.exporter import mxfp4
+from mebp.exporter.config import read_config
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
-from mebp.exporter.foreign_code import name_left_out, without_code
+from mebp.exporter.library_words import explained
 from mebp.exporter.naming import shared_name, shared_path
-from mebp.exporter.offline import offline
-from mebp.files import own_file, read_json
+from mebp.files import check_space, own_file, read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
 from mebp.gguf.source import called, unpack_gguf
@@ -23,6 +22,9 @@ from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
 from mebp.words import say
 
 _QUANTIZATION = ("quantization_config", "compression_config")
+# What a class was called before transformers had it. BLOOM was published with its base model's.
+_OLDER_CLASSES = {"RWForCausalLM": "FalconForCausalLM", "StableLMEpochForCausalLM": "StableLmForCausalLM",
+                  "BloomModel": "BloomForCausalLM"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,34 +77,19 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
     fields = read_json(file, "download it again")
     quantization = next(filter(None, map(fields.get, _QUANTIZATION)), None)
     method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
+    if isinstance(of_mlx := fields.get("quantization"), dict) and "bits" in of_mlx:
+        quantization = method = "by MLX"  # which repeats it as quantization_config, without a method
     if quantization and method != mxfp4.METHOD:
         raise Error(
             f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
         )
     fields = {name: value for name, value in fields.items() if name not in _QUANTIZATION}  # export writes bf16
-    config = _read_config(file, fields)
+    config = read_config(file, fields)
     if task == CAUSAL:
         _check_causal(fields, config, file)
     else:
         check_encoder(fields.get("model_type", "unknown"), config, file, task)
     return Source(name, origin, folder, config)
-
-
-def _read_config(file: Path, fields: dict) -> PreTrainedConfig:
-    """As transformers reads these fields of `file`, from a folder that has nothing else."""
-    with tempfile.TemporaryDirectory(prefix="mebp-config-") as alone, offline():
-        try:
-            fields, left_out = without_code(fields)
-            (Path(alone) / file.name).write_text(json.dumps(fields), encoding="utf-8")
-            config = AutoConfig.from_pretrained(alone, trust_remote_code=False)
-        except Exception as error:
-            why = reason(error).replace(alone, str(file.parent))
-            raise Error(
-                f"{file}: transformers cannot read it ({why}); update transformers, or export another model"
-            ) from error
-    config.name_or_path = str(file.parent)
-    name_left_out(file, left_out)
-    return config
 
 
 def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
@@ -114,6 +101,8 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
     stored = fields.get("architectures") or []
     if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
         raise Error(f"{file}: architectures is not a list of names; download it again")
+    if any(_same_class(name, each) for name in names for each in stored):
+        stored = sorted(names)
     is_masked = not names or any(name.endswith(TASKS[FILL_MASK].head) for name in stored)
     if is_encoder(kind, is_masked) and not config.is_encoder_decoder and not names & set(stored):
         raise Error(f"{file}: model type '{kind}' is an encoder; give --task {' or '.join(ENCODING)} to train it")
@@ -131,17 +120,29 @@ def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:
         raise Error(f"{file}: model type '{kind}' takes more than text; export its text-only variant")
 
 
+def _same_class(name: str, stored: str) -> bool:
+    """Whether a config.json calls this class `stored`: earlier versions, and those who wrote a model first, spell names
+    in other ways (LLaMAForCausalLM, MPTForCausalLM), or have one of their own."""
+    return _plain(name) == _plain(_OLDER_CLASSES.get(stored, stored))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
 def _save(model: PreTrainedModel, folder: Path, shape_only: bool) -> None:
     if any(".base_layer." in name for name, _ in model.named_parameters()):
         raise Error(f"{type(model).__name__} has adapters loaded; merge or unload them before export")
-    model.config.save_pretrained(folder)
-    if shape_only:
-        return
-    try:
-        # One file, so that its name is the same however large the model is.
-        model.save_pretrained(folder, max_shard_size="1TB")
-    except Exception as error:
-        raise Error(f"{type(model).__name__}: its weights cannot be saved: {reason(error)}") from error
-    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     kind = type(model).__name__
-    say(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", error=True)
+    if not shape_only:
+        check_space(folder, model.get_memory_footprint(), f"this {kind}")
+    try:
+        model.config.save_pretrained(folder)
+        if not shape_only:
+            # One file, so that its name is the same however large the model is.
+            model.save_pretrained(folder, max_shard_size="1TB")
+    except Exception as error:
+        raise Error(f"{kind}: cannot be saved{explained(error)}; save it yourself, and give the folder") from error
+    if not shape_only:
+        size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
+        say(f"note: the weights of this {kind} are saved beside the graph, {size:.1f} MB", error=True)

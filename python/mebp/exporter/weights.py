@@ -12,13 +12,15 @@ import onnx_ir as ir
 
 from mebp.element_types import STORED_TYPES
 from mebp.errors import Error
-from mebp.exporter.checkpoint import StoredTensor
+from mebp.exporter.checkpoint import StoredTensor, is_of_mlx
 from mebp.files import check_space, is_own
 from mebp.tensor_names import spellings
 from mebp.words import say
 
 # The location of every weight of a graph that was exported from a config alone.
 SHAPE_ONLY = "shape-only"
+MERGE = "merge it (PEFT's merge_and_unload), save, and export again"
+_OF_MLX = "MLX stored it in its own form; export the model that it was converted from"
 
 
 def locate(
@@ -35,13 +37,25 @@ def locate(
         known = (spelling for alias in aliases.get(name, [name]) for spelling in spellings(alias, prefix))
         stored = next((spelling for spelling in known if spelling in checkpoint), None)
         if stored is None:
-            raise Error(
-                f"{folder}: no tensor '{name}', which its config.json asks for; either the two do not belong together,"
-                " or the weights are stored in a form that export does not read"
-            )
+            raise Error(f"{folder}: no tensor '{name}', which its config.json asks for; {_instead(name, checkpoint)}")
         _check(stored, checkpoint[stored], shape)
         located[name] = checkpoint[stored]
     return located
+
+
+def _instead(name: str, checkpoint: dict[str, StoredTensor]) -> str:
+    """What the checkpoint has in its place, and what to do."""
+    module, _, kind = name.rpartition(".")
+    for stored in checkpoint:
+        if stored.endswith((f"{module}.base_layer.{kind}", f"{module}.original_module.{kind}")):
+            return f"the checkpoint has '{stored}', part of an adapter; {MERGE}"
+        if stored.endswith(f"{module}.qweight"):
+            return f"the checkpoint has '{stored}'; export the full-precision model instead, mebpc quantises it"
+        if stored.endswith(f".{name}"):
+            return f"the checkpoint calls it '{stored}'; rename the tensors, or save the model with save_pretrained"
+    if any(map(is_of_mlx, {tensor.file for tensor in checkpoint.values()})):
+        return _OF_MLX
+    return "either the two do not belong together, or the weights are stored in a form that export does not read"
 
 
 def check_pieces(name: str, shape: tuple[int, ...], pieces: dict[str, StoredTensor]) -> None:
@@ -55,9 +69,9 @@ def check_pieces(name: str, shape: tuple[int, ...], pieces: dict[str, StoredTens
 
 def _check(stored: str, tensor: StoredTensor, shape: tuple[int, ...]) -> None:
     if tensor.shape != shape:
+        advice = _OF_MLX if is_of_mlx(tensor.file) else "use the config that belongs to the weights"
         raise Error(
-            f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)};"
-            " use the config that belongs to the weights"
+            f"{tensor.file}: tensor '{stored}' is {list(tensor.shape)}, config.json makes it {list(shape)}; {advice}"
         )
     if tensor.dtype not in STORED_TYPES:
         types = ", ".join(STORED_TYPES)

@@ -8,13 +8,14 @@ from pathlib import Path
 import onnx_ir as ir
 from transformers import PreTrainedModel
 
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.exporter import classifier
 from mebp.exporter.alibi import check_alibi
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.encoders import encode_tokens
 from mebp.exporter.graph import trace
 from mebp.exporter.heads import missing_of_head, write_new
+from mebp.exporter.left_over import check_left_over
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.mxfp4 import unpack
 from mebp.exporter.output import Stage
@@ -61,6 +62,7 @@ def write(
         if TASKS[task].has_classes:
             checkpoint = _complete_head(skeleton, parameters, checkpoint, is_renamed, source.name, stage.scratch, say)
         files = _refer(graph, parameters, skeleton, names, checkpoint, source.folder)
+        check_left_over(skeleton, checkpoint, find_pieces(checkpoint, skeleton), source.name)
         size = sum(file.stat().st_size for file in files) / 1e6
         say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
         place(files, stage.folder)
@@ -156,7 +158,7 @@ def _serialise(graph: ir.Model, kind: str) -> bytes:
     try:
         return ir.to_proto(graph).SerializeToString()
     except Exception as error:
-        raise Error(f"{kind}: torch exports a graph that ONNX cannot hold: {reason(error)}") from error
+        raise Error(f"{kind}: torch exports a graph that ONNX cannot hold; mebp cannot train this model yet") from error
 
 
 def _notes_of_source(source: Source, seq_len: int, batch: int, longest: int | None, shape_only: bool) -> dict[str, str]:
