@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs mebp in a new virtual environment and uses it there: scripts/try_wheel.sh PYTHON FOLDER
 #
-# FOLDER, which make wheel fills, has in wheels/ all that is installed, in model/ an exported model, and notes.txt, the
-# text to train on.
+# FOLDER, which make wheel fills, has in wheels/ all that is installed, in model/ an exported model, notes.txt, the text to
+# train on, and libraries of our names that must never run.
 set -euo pipefail
 python=$1
 cd "$2"
 
-rm -rf venv adapter smollm2.mebp
+rm -rf venv adapter smollm2.mebp stranger-ran
 "$python" -m venv venv
 venv/bin/pip --isolated --disable-pip-version-check install -q --no-index --find-links wheels mebp
 PATH=$PWD/venv/bin:$PATH
@@ -39,7 +39,14 @@ import json
 found = {device["name"]: device for device in json.load(open("devices.json"))}
 assert "'mebp[cuda]'" in found["mlx-cpu"]["description"], found
 END
+# Neither a device that is not installed nor a connection takes the library that lies here.
+printf '\1\0\0\0%.0s' {1..256} >ids.bin
+for option in '--device mlx-cpu' '--connect 127.0.0.1:9'; do
+  ! mebp-run smollm2.mebp --tokens ids.bin --steps 1 $option >refused.txt 2>&1 || { echo "$option ran" >&2; exit 1; }
+  tail -n 1 refused.txt
+done
 pip --isolated --disable-pip-version-check install -q --no-index --find-links wheels 'mebp[mlx-cpu]'
 mebp devices --test >tested.txt
 sed '/^$/,$d' tested.txt
 mebp parity smollm2.mebp --devices cpu,mlx-cpu
+[ ! -e stranger-ran ] || { echo "a library of the current folder ran" >&2; exit 1; }

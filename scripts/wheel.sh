@@ -89,6 +89,12 @@ fi
 mkdir -p "$trial/wheels"
 cp scripts/try_wheel.sh "$trial"
 printf 'The wheel of a barrow turns on its own. %.0s' {1..40} >"$trial/notes.txt"
+# Libraries of our names in the folder where it is tried: whoever loads one leaves a file.
+gcc -shared -fPIC -x c -o "$trial/libmebp_mlx.so" - <<'END'
+#include <stdio.h>
+__attribute__((constructor)) static void run(void) { fclose(fopen("stranger-ran", "w")); }
+END
+cp "$trial/libmebp_mlx.so" "$trial/libmebp_grpc.so"
 PYTHONPATH=python .venv/bin/python -m mebp export packaged:smollm2 -o "$trial/model/model.onnx" --seq-len 64
 
 for python in "${pythons[@]}"; do

@@ -37,7 +37,7 @@ class Plan(dict):
     def tables(self) -> list[Table]:
         """What the peak is made of, what is in use where the scratch arena is fullest, and what generating text needs,
         if the bundle can."""
-        return [self._peak(), self._fullest(), *([self._generation()] if self["generation"] else [])]
+        return [self.peak_table(), self._fullest(), *self.generation_tables()]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables()))
@@ -45,7 +45,7 @@ class Plan(dict):
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.tables())
 
-    def _peak(self) -> Table:
+    def peak_table(self) -> Table:
         parts = {"process": self["process_bytes"], **self["arenas"]}
         rows = [
             [name, megabytes(size), f"{100 * size / self['peak_bytes']:.0f} %", self._meaning(name)]
@@ -77,14 +77,17 @@ class Plan(dict):
             rows.append([f"{len(rest)} smaller ones", megabytes(sum(value["bytes"] for value in rest)), ""])
         return Table("in use where the scratch arena is fullest", ["value", "MB", "of"], rows)
 
-    def _generation(self) -> Table:
+    def generation_tables(self) -> list[Table]:
+        """One, or none where the bundle generates no text."""
+        if not self["generation"]:
+            return []
         parts = [{"name": "process", "bytes": self["process_bytes"], "source": "the runtime itself, measured"}]
         rows = [[part["name"], megabytes(part["bytes"]), part["source"]] for part in [*parts, *self["generation"]]]
         rows.append(
             ["peak", megabytes(self["generation_peak_bytes"]), "of a process that generates and does not train"]
         )
         title = f"generating text, prompt and answer up to {self._model['positions']} tokens"
-        return Table(title, ["what", "MB", ""], rows)
+        return [Table(title, ["what", "MB", ""], rows)]
 
     def _meaning(self, name: str) -> str:
         if name == "process":

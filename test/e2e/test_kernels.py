@@ -2,9 +2,7 @@
 """MEBP_KERNELS, for the whole of a process, and every family of kernels against float64."""
 
 import os
-import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +15,8 @@ from mebp.tools import find_tool
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.commands import MEBP, TIMEOUT
+from support.kernels import NO_SUCH, kernel_families, python
 from support.pipeline import check, compare_gradients, make_bundle, reference_for
-
-NO_SUCH = re.compile(r"MEBP_KERNELS=avx1024: this CPU has ((?:\w+, )+reference); name one of them or unset it\n")
-
-
-def python(code: str, *arguments: object, kernels: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"MEBP_KERNELS": kernels}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
 
 
 def train(bundle, data, kernels: str) -> subprocess.CompletedProcess:
@@ -36,9 +27,7 @@ def train(bundle, data, kernels: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def available(bundle) -> list[str]:
-    """What MEBP_KERNELS may name on this machine, the best first."""
-    refused = python("import sys, mebp; mebp.Session(sys.argv[1])", bundle, kernels="avx1024")
-    return NO_SUCH.search(refused.stderr)[1].split(", ")
+    return kernel_families(bundle)
 
 
 def test_a_session_says_which_run(bundle, available):

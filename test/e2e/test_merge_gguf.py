@@ -183,8 +183,12 @@ class TestRefusals:
         self.config(model_type="llama", hidden_act="relu")
         instead = "write a folder for transformers instead (-o DIR)"
         assert self.line() == (f"{place}: has the activation 'relu', and llama.cpp computes silu in 'llama'; {instead}")
-        self.config(hidden_act="silu", rope_parameters={"rope_type": "yarn", "factor": 4.0})
-        assert self.line() == f"{place}: has positions of type 'yarn', which cannot be written as GGUF here; {instead}"
+        self.config(hidden_act="silu", rope_parameters={"rope_type": "dynamic", "factor": 4.0})
+        assert self.line() == (
+            f"{place}: has positions of type 'dynamic', which cannot be written as GGUF here; {instead}"
+        )
+        self.config(rope_parameters={"rope_type": "yarn", "factor": 4.0, "beta_fast": 16.0})
+        assert self.line() == (f"{place}: has beta_fast 16.0 in its positions, and llama.cpp computes 32.0; {instead}")
         self.config(rope_parameters={"rope_type": "default"}, sliding_window=16)
         assert self.line() == f"{place}: has a sliding window, which llama.cpp ignores in 'llama'; {instead}"
         self.config(sliding_window=None, rms_norm_eps=None)

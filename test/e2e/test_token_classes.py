@@ -94,7 +94,8 @@ def test_adapter_gives_the_same_logits_in_peft(trained):
     settings = json.loads((folder / "adapter" / "adapter_config.json").read_text())
     assert settings["task_type"] == "TOKEN_CLS" and settings["modules_to_save"] == ["classifier"]
     card = (folder / "adapter" / "README.md").read_text()
-    assert "pipeline_tag: token-classification" in card and "AutoPeftModelForTokenClassification" in card
+    assert "pipeline_tag: token-classification" in card
+    assert 'AutoModelForTokenClassification.from_pretrained("BASE", num_labels=2)' in card
     base = AutoModelForTokenClassification.from_pretrained(folder / "source")
     model = peft.PeftModel.from_pretrained(base, folder / "adapter").eval()
     ids = np.array([[2, 9, 17, 3]])

@@ -3,6 +3,7 @@
 
 import builtins
 import json
+from collections import namedtuple
 from pathlib import Path
 
 import gguf
@@ -11,9 +12,11 @@ import pytest
 from tokenizers import Tokenizer
 
 import mebp
-from mebp.gguf.source import unpack_gguf
+from mebp.gguf.source import called, unpack_gguf
+from support.gguf_models import decoder
 from support.network import without_network
 
+Space = namedtuple("Space", "free")
 TOKENS = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "b", "ab", "\u2581ab"]
 UNKNOWN, CONTROL, BYTE, NORMAL = 2, 3, 6, 1
 
@@ -76,5 +79,22 @@ def test_a_tokenizer_that_transformers_does_not_know(tmp_path: Path) -> None:
     file = write(tmp_path / "model.gguf", "of-nobody")
     with pytest.raises(mebp.Error) as caught:
         unpack_gguf(file, tmp_path / "unpacked", with_weights=False)
-    line = str(caught.value)
-    assert line.startswith(f"{file}: transformers cannot read its tokenizer (") and "mebp-gguf-" not in line
+    assert str(caught.value) == (
+        f"{file}: transformers cannot read its tokenizer, whose 'tokenizer.ggml.model' is 'of-nobody'; export the "
+        "model's Hugging Face folder"
+    )
+
+
+def test_errors_name_the_file_and_not_where_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.gguf").write_bytes(decoder("llama").bytes())
+    monkeypatch.setattr("mebp.files.shutil.disk_usage", lambda folder: Space(free=1))
+    with pytest.raises(mebp.Error) as caught:
+        unpack_gguf(tmp_path / "model.gguf", tmp_path / "scratch")
+    assert str(caught.value) == (
+        f"{tmp_path / 'model.gguf'}: model.gguf in f32 needs 0.1 MB here and 0.0 MB are free; make room or choose "
+        "another folder"
+    )
+    for place in (tmp_path / "scratch" / "tokenizer.json", tmp_path / "scratch"):
+        with pytest.raises(mebp.Error) as caught, called(tmp_path / "model.gguf", tmp_path / "scratch"):
+            raise mebp.Error(f"{place}: makes no token of 'a'; download it again")
+        assert str(caught.value) == f"{tmp_path / 'model.gguf'}: makes no token of 'a'; download it again"

@@ -20,8 +20,12 @@ from mebp.report.lifetimes import Timeline
 from mebp.report.measure import Measurement
 from mebp.report.page import make_page
 from mebp.report.step import TrainingStep
+from mebp.tables import megabytes
+from mebp.tasks import ENCODING
 from mebp.tools import find_tool, run_tool
+from support import encoders
 from support.commands import TIMEOUT
+from support.split import make_text_halves
 from support.textmodel import make_text_bundle
 
 _BROWSERS = ("chromium", "google-chrome", "chrome")
@@ -373,6 +377,62 @@ def browse(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
 
     return run
+
+
+# Kinds of bundles, by what makes them of the three layers' graph.
+KINDS = {
+    "generating": {"generate_len": 48},
+    "packing": {"packing": True},
+    "full": {"train": "full", "weights": "f32"},
+    "galore": {"train": "full", "weights": "f32", "optimizer": "galore", "galore_rank": 4},
+    "mezo": {"optimizer": "mezo"},
+    "clipping": {"accumulate": True, "clip": True},
+    "dpo": {"objective": "dpo"},
+    "orpo": {"objective": "orpo"},
+    "grpo": {"objective": "grpo", "generate_len": 48, "entropy_bonus": True},
+    "ppo": {"objective": "ppo", "value_head": True, "value_adapter": True},
+    "mlx": {"device": "mlx-cpu"},
+    "private-lora": {"adapter": mebp.PrivateLoRA(rank_down=4, rank_up=4)},
+}
+
+
+HALVES = ("edge", "cloud")
+
+
+@pytest.fixture(params=[*KINDS, *HALVES, *ENCODING])
+def any_kind(request, bundles, tmp_path) -> Path:
+    name, made = request.param, tmp_path / "made.mebp"
+    if name in ENCODING:
+        model = encoders.build("bert", task=name, num_hidden_layers=1)
+        mebp.export(model, tmp_path / "model.onnx", seq_len=8, batch=1, task=name)
+        mebp.compile(tmp_path / "model.onnx", made)
+        return made
+    if name in HALVES:
+        return make_text_halves()[1 + HALVES.index(name)]
+    mebp.compile(bundles["whole"].parent / "model.onnx", made, **KINDS[name])
+    return made
+
+
+def test_each_kind_of_bundle_has_a_page(any_kind, tmp_path, capsys):
+    page = tmp_path / "report.html"
+    assert main(["inspect", str(any_kind), "--html", str(page)]) == 0, capsys.readouterr().err
+    text = page.read_text()
+    found, rows = inspect(any_kind), _Page(text).rows
+    assert ["peak", megabytes(found["plan"]["peak_bytes"])] in [row[:2] for row in rows]
+    step = TrainingStep(found)
+    for stage in step.stages:
+        for position in range(len(step.timelines[stage.program].ops)):
+            assert all(size <= step.planned[name] for name, size in step.in_use(stage, position).items())
+    assert bool(found["plan"]["generation"]) == ('id="generation"' in text)
+    if found["plan"]["generation"]:
+        assert ["peak", megabytes(found["plan"]["generation_peak_bytes"])] in [row[:2] for row in rows]
+
+
+def test_a_browser_finds_no_error_on_any_page(any_kind, tmp_path, browse):
+    page = tmp_path / "report.html"
+    assert main(["inspect", str(any_kind), "--html", str(page)]) == 0
+    page.write_text("<script>onerror = error => document.title = `error: ${error}`</script>" + page.read_text())
+    assert "<title>error" not in browse(page, "--dump-dom")
 
 
 def test_a_browser_draws_it(bundles, tmp_path, browse):

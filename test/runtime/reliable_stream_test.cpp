@@ -3,6 +3,7 @@
 // Frames over a stream that breaks, and from a peer that sends what it should not.
 #include "runtime/split/reliable_stream.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -31,9 +32,9 @@ struct Script {
   };
   std::deque<Frame> incoming;
   std::vector<Frame> outgoing;
-  std::optional<Frame> repeated; // comes whenever nothing else does
-  bool hasEnded = false;         // so that nothing can be sent
-  unsigned openings = 0, closings = 0;
+  std::optional<Frame> repeated;                    // comes whenever nothing else does
+  bool hasEnded = false;                            // so that nothing can be sent
+  std::atomic<unsigned> openings = 0, closings = 0; // a hand-over closes while another thread reads
 
   mebp_transport transport() {
     mebp_transport made = {};
@@ -251,14 +252,14 @@ TEST_F(ReliableStreamTest, RefusesAWelcomeThatIsNone) {
       {"too long", [](Script::Frame &frame) { frame.body.resize(frame.head.bytes = 1 << 20); }},
   };
   for (const Case &each : cases) {
-    script = Script();
-    script.welcome(7, 0);
-    each.change(script.incoming.back());
+    Script answers;
+    answers.welcome(7, 0);
+    each.change(answers.incoming.back());
     stream.create(memory.data(), largest, {200, 50});
-    const Status status = stream.open(script.transport(), {});
+    const Status status = stream.open(answers.transport(), {});
     EXPECT_EQ(status.code(), MEBP_CORRUPT) << each.line;
     EXPECT_EQ(status.message(), each.line);
-    EXPECT_EQ(script.openings, 1u) << each.line; // trying again is of no use
+    EXPECT_EQ(answers.openings, 1u) << each.line; // trying again is of no use
   }
 }
 

@@ -57,7 +57,9 @@ def decoder(name: str, **also: object) -> File:
         for each in architecture.inner.values()
     ]
     if name == "gpt2":
-        tensors.append(Tensor("position_embd.weight", (64, HIDDEN)))
+        tensors += [Tensor("position_embd.weight", (64, HIDDEN)), Tensor("output_norm.bias", (HIDDEN,))]
+    biased = {"gpt2": [*architecture.inner.values()], "qwen2": ["attn_q", "attn_k", "attn_v"]}.get(name, [])
+    tensors += [Tensor(f"blk.0.{each}.bias", shapes.get(each, (HIDDEN,))[:1]) for each in biased]
     return File(list(keys.items()), tensors)
 
 

@@ -91,11 +91,12 @@ class LlamaCpp:
             self._call("llama_free", None, context)
             self._call("llama_model_free", None, loaded)
 
-    def tokenize(self, model: Path, text: str, vocabulary_only: bool = False) -> list[int]:
+    def tokenize(self, model: Path, text: str, vocabulary_only: bool = False, around: bool = False) -> list[int]:
+        """around: with what the model has before and behind a text."""
         loaded = self._load(model, vocabulary_only)
         raw, room = text.encode(), (_int * (len(text) * 4 + 16))()
         count = self._call("llama_tokenize", _int, self._vocabulary(loaded), raw, _int(len(raw)), room, _int(len(room)),
-                           _bool(False), _bool(True))  # fmt: skip
+                           _bool(around), _bool(True))  # fmt: skip
         self._call("llama_model_free", None, loaded)
         return list(room[:count])
 

@@ -23,7 +23,7 @@ from mebp.compiler import run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
 from mebp.files import own_file, read_json, scratch_folder
-from mebp.gguf.source import unpack_gguf
+from mebp.gguf.source import called, unpack_gguf
 from mebp.inspect import describe_trained, inspect, storage_options
 from mebp.tasks import CAUSAL
 from mebp.tokenizer import Tokenizer
@@ -178,4 +178,5 @@ def _settings(model: Found) -> Iterator[Path]:
         return
     with scratch_folder(Path(tempfile.gettempdir()), "mebp-settings-") as folder:
         unpack_gguf(model.place, folder, with_weights=False)
-        yield folder
+        with called(model.place, folder):
+            yield folder

@@ -18,7 +18,7 @@ from mebp.exporter.offline import offline
 from mebp.files import own_file, read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
-from mebp.gguf.source import unpack_gguf
+from mebp.gguf.source import called, unpack_gguf
 from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
 from mebp.words import say
 
@@ -64,7 +64,8 @@ def _unpack(file: Path, origin: str, scratch: Path, shape_only: bool) -> Source:
         say(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", error=True)
         for kept in kept_codes(read_container(file)):
             say(f"note: {kept}", error=True)
-    return _open(file.stem, origin, folder, CAUSAL)
+    with called(file, folder):
+        return _open(file.stem, origin, folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:

@@ -120,7 +120,7 @@ _PAIRED_LLAMA = Architecture(
     paired=frozenset({"self_attn.q_proj", "self_attn.k_proj"}),
 )
 
-# By transformers' model type. Each is compared by logits in llama.cpp (test/e2e/test_gguf_models.py).
+# By transformers' model type. Each is compared by logits in llama.cpp (test/e2e/test_gguf_base.py).
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": _PAIRED_LLAMA,
     "mistral": _PAIRED_LLAMA,

@@ -7,6 +7,7 @@ line that names the place.
 
 import math
 import os
+import re
 import reprlib
 import struct
 from collections.abc import Callable
@@ -34,6 +35,7 @@ _MOST_KEYS, _MOST_TENSORS, _MOST_ELEMENTS = 1 << 16, 1 << 18, 1 << 23
 _LONGEST_NAME = 256  # bytes
 _LONGEST_TEXT = 1 << 27
 _LARGEST = (1 << 31) - 1
+_PART = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?=\.gguf$)")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,9 @@ class Container:
 
     def wholes(self, key: str) -> list[int] | None:
         return self._value(key, False, "a list of whole numbers", lambda value: _is_list(value, int))
+
+    def reals(self, key: str, needed: bool = False) -> list[float] | None:
+        return self._value(key, needed, "a list of numbers", _are_real)
 
     def _value(self, key: str, needed: bool, what: str, is_right: Callable[[object], bool]) -> object:
         if key not in self.metadata:
@@ -127,6 +132,7 @@ def read_container(path: Path) -> Container:
             raise Error(f"{path}: is GGUF version {version}, and 2 and 3 can be read; convert it anew")
         count, keys = reader.scalar("Q"), reader.scalar("Q")
         metadata = reader.metadata(keys)
+        _check_whole(path, metadata)
         entries = [reader.tensor() for _ in range(reader.fits(count, 24, _MOST_TENSORS))]
         alignment = metadata.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
@@ -138,6 +144,16 @@ def read_container(path: Path) -> Container:
         raise Error(f"{path}: has two tensors of one name; {_ADVICE}")
     _check_apart(path, tensors)
     return Container(path, metadata, tensors)
+
+
+def _check_whole(path: Path, metadata: dict[str, object]) -> None:
+    """Raises mebp.Error for one of several files that make a model."""
+    count = metadata.get("split.count", 1)
+    if count in (0, 1):
+        return
+    first = _PART.sub(r"-00001-of-\1", path.name)
+    raise Error(f"{path}: is one of {reprlib.repr(count)} files that make a model; join them with llama.cpp's "
+                f"llama-gguf-split --merge {first} NEW{GGUF_SUFFIX}, and give the new file")  # fmt: skip
 
 
 def is_gguf(path: Path) -> bool:
@@ -266,6 +282,10 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 
 def _is_real(value: object, least: float) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value >= least
+
+
+def _are_real(value: object) -> bool:
+    return isinstance(value, list) and all(_is_real(each, -math.inf) for each in value)
 
 
 def _is_list(value: object, kind: type) -> bool:

@@ -3,18 +3,21 @@
 
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error
 from mebp.exporter.template_files import DEFAULT
 from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES
 from mebp.gguf.architectures import architecture_of
-from mebp.gguf.metadata import model_metadata, rope_factors
+from mebp.gguf.fields import check_config
+from mebp.gguf.metadata import model_metadata
+from mebp.gguf.positions import rope_factors
 from mebp.gguf.vocabulary import chat_templates, vocabulary
 from mebp.tensor_file import relative_norm
 
@@ -36,10 +39,11 @@ class ModelWriter:
         self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
         self._dtype, self._shapes = dtype, dict(shapes)
         self._names = {name: self._name(file, name) for name in shapes}
-        with translate_errors(f"{file}: has a field that is not as transformers writes it", _ADVICE, _MALFORMED):
+        check_config(self._config, file)
+        with _refused(f"{file}: has a field that is not as transformers writes it"):
             self._metadata = model_metadata(self._architecture, self._config, file)
         self._check_metadata(file)
-        with translate_errors(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it", _ADVICE, _MALFORMED):
+        with _refused(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it"):
             self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
             self._templates = chat_templates(folder)
 
@@ -47,6 +51,11 @@ class ModelWriter:
     def bytes(self) -> int:
         """Of all tensors; the rest is a few MB."""
         return sum(self._size(name) for name in self._shapes)
+
+    @property
+    def keys(self) -> set[str]:
+        """Of the architecture, without its name before them."""
+        return set(self._metadata)
 
     def write(self, path: Path, tensors: Iterable[np.ndarray], title: str) -> dict[str, float]:
         """Tensors come in float32, in the order of the shapes. Returns each one's rounding, as write_tensors does."""
@@ -164,6 +173,15 @@ class ModelWriter:
             writer.add_array("tokenizer.chat_templates", others)
         for name in others:
             writer.add_string(f"tokenizer.chat_template.{name}", self._templates[name])
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """What the checks of single fields have missed."""
+    try:
+        yield
+    except _MALFORMED as error:
+        raise Error(f"{what}; {_ADVICE}") from error
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -5,6 +5,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +15,16 @@ from mebp.extras import need_packages
 from mebp.files import check_space
 from mebp.gguf.architectures import Architecture, architecture_named
 from mebp.gguf.container import Container, StoredTensor, read_container
-from mebp.gguf.metadata import model_config, rope_factors
-from mebp.gguf.vocabulary import can_restore, write_tokenizer
+from mebp.gguf.metadata import ignored_window, model_config
+from mebp.gguf.positions import read_factors
+from mebp.gguf.shapes import check_tensors
+from mebp.gguf.vocabulary import can_restore, set_around_text, special_id, write_tokenizer
 from mebp.tensor_file import write_tensors
 from mebp.words import say
 
 _FACTORS = "rope_freqs.weight"
-# Of Llama 3.1 and later; only the factor differs, and the file has what comes of it.
-_LLAMA_ROPE = {
-    "rope_type": "llama3",
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+_ROOM = "make room or choose another folder"
+_ENDS_OF_TURN = ("eot", "eom")  # llama.cpp ends a generation with these, too
 
 
 def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
@@ -34,6 +32,25 @@ def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
 
     Raises mebp.Error where the file is cut off or damaged, or has a model or a type that cannot be read.
     """
+    with called(file, target):
+        _unpack(file, target, with_weights)
+
+
+@contextmanager
+def called(file: Path, folder: Path) -> Iterator[None]:
+    """Errors in the block are about `file`, and not about `folder`, into which it is unpacked for a while."""
+    try:
+        yield
+    except Error as error:
+        line = str(error)
+        if str(folder) not in line:
+            raise
+        for place in (*sorted(folder.rglob("*"), reverse=True), folder):
+            line = line.replace(str(place), str(file))
+        raise Error(line) from error
+
+
+def _unpack(file: Path, target: Path, with_weights: bool) -> None:
     container = read_container(file)
     kind = container.text("general.type") or "model"
     if kind != "model":
@@ -41,17 +58,18 @@ def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
     architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
     names = {tensor.name: _name(file, architecture, tensor.name) for tensor in container.tensors
              if tensor.name != _FACTORS}  # fmt: skip
-    with translate_errors(f"{target}: cannot be written", "make room or choose another folder"):
+    with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         target.mkdir(exist_ok=True)
         config = _write_settings(container, architecture, target)
         _write_tokenizer(container, target)
     if not with_weights:
         return
+    check_tensors(container, architecture, config)
     shapes = {names[tensor.name]: tensor.shape[::-1] if _is_turned(architecture, names, tensor) else tensor.shape
               for tensor in container.tensors if tensor.name in names}  # fmt: skip
     check_space(target, 4 * sum(map(math.prod, shapes.values())), f"{file.name} in f32")
     tensors = _tensors(container, architecture, names, config)
-    with translate_errors(f"{file}: cannot be unpacked", "make room or choose another folder"):
+    with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         write_tensors(target / "model.safetensors", shapes, tensors, "f32")
 
 
@@ -88,9 +106,15 @@ def _tensors(
 def _write_settings(container: Container, architecture: Architecture, target: Path) -> dict:
     """config.json and generation_config.json; the fields of the first."""
     fields = model_config(architecture, container)
-    _set_rope(container, fields)
+    read_factors(container, architecture.name, fields)
+    if note := ignored_window(architecture, container):
+        say(f"note: {note}", error=True)
     config = {"architectures": [architecture.model_class], **fields, "dtype": "float32"}
     ends = {name: value for name, value in fields.items() if name.endswith("_token_id")}
+    stops = [ends["eos_token_id"], *(special_id(container, name, fields["vocab_size"] - 1) for name in _ENDS_OF_TURN)]
+    stops = [stop for stop in dict.fromkeys(stops) if stop is not None]
+    if len(stops) > 1:
+        ends["eos_token_id"] = stops
     for name, content in (("config.json", config), ("generation_config.json", ends)):
         (target / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return fields
@@ -100,18 +124,17 @@ def _write_tokenizer(container: Container, target: Path) -> None:
     file, kind = container.path, container.text("tokenizer.ggml.model") or "no_vocab"
     if can_restore(container):
         write_tokenizer(container, target)
-    elif kind != "no_vocab":
+    elif kind not in ("no_vocab", "none"):
         need_packages(f"{file}: its tokenizer", "export", "transformers")
-        advice = "export the model's Hugging Face folder"
-        with translate_errors(f"{file}: transformers cannot read its tokenizer", advice, Exception):
-            _convert_tokenizer(file, target)
-        rule = container.text("tokenizer.ggml.pre") or "default"
+        _convert_tokenizer(file, kind, target)
         if kind == "gpt2":
+            set_around_text(container, target)
+            rule = container.text("tokenizer.ggml.pre") or "default"
             say(f"warning: {file}: its rule to cut text, '{rule[:60]}', is not known here; compare tokenizer/ beside "
                 "the ONNX file with the model's own", error=True)  # fmt: skip
 
 
-def _convert_tokenizer(file: Path, target: Path) -> None:
+def _convert_tokenizer(file: Path, kind: str, target: Path) -> None:
     """By transformers, which sees nothing that lies beside the file: a tokenizer_config.json there could name code."""
     from transformers import AutoTokenizer
 
@@ -119,20 +142,9 @@ def _convert_tokenizer(file: Path, target: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="mebp-gguf-") as alone, offline():
         (Path(alone) / "model.gguf").symlink_to(file.resolve())
-        found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
+        try:
+            found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
+        except Exception as error:
+            raise Error(f"{file}: transformers cannot read its tokenizer, whose 'tokenizer.ggml.model' is "
+                        f"'{kind[:60]}'; export the model's Hugging Face folder") from error  # fmt: skip
         found.save_pretrained(target)
-
-
-def _set_rope(container: Container, config: dict) -> None:
-    """The file has the factors themselves, and transformers what they are made of."""
-    found = next((tensor for tensor in container.tensors if tensor.name == _FACTORS), None)
-    if found is None:
-        return
-    factors, rope = container.values(found), config.get("rope_parameters", {})
-    expected = None
-    if "rope_theta" in rope and factors.shape == (-(-config["head_dim"] // 2),) and factors.min() >= 1:
-        rope |= {**_LLAMA_ROPE, "factor": float(factors.max())}
-        expected = rope_factors(config)
-    if expected is None or not np.allclose(factors, expected, rtol=1e-5):
-        raise Error(f"{container.path}: has factors of positions ({_FACTORS}) that are not those of Llama 3; export "
-                    "the model's Hugging Face folder")  # fmt: skip

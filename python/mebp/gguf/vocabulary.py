@@ -8,10 +8,12 @@ from pathlib import Path
 from mebp.errors import Error
 from mebp.exporter.template_files import FILE, FOLDER, read_templates, template_files
 from mebp.files import plain_file, read_json
+from mebp.gguf import pieces
 from mebp.gguf.container import Container
+from mebp.gguf.fields import check_tokenizer
 
 _ADVICE = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
-_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # llama.cpp's types of tokens
 
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # ours and llama.cpp's
 
@@ -35,6 +37,14 @@ PRE_TOKENIZERS = {
     "llama-bpe": _split("{1,3}"),
 }
 
+# With these rules llama.cpp begins a text with its mark where a file does not say (src/llama-vocab.cpp).
+_BEGIN = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+          "tekken", "chameleon")  # fmt: skip
+# What llama.cpp takes for the special tokens of a SentencePiece vocabulary that names none.
+_USUAL = {"bos": 1, "eos": 2, "unknown": 0}
+# These stay as they are where llama.cpp takes off the space behind a special token.
+_BEFORE_SPACE = ("<unk>", "<s>", "<|endoftext|>")
+
 
 def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
     """llama.cpp's keys of the tokenizer in `folder`, without tokenizer.ggml. before them.
@@ -45,6 +55,7 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
     if not plain_file(file).is_file():
         raise Error(f"{folder}: has no tokenizer.json, which a GGUF file needs; {_ADVICE}")
     tokenizer = read_json(file, "export and compile the model again")
+    check_tokenizer(tokenizer, file)
     model = tokenizer.get("model") or {}
     pre = _pre_name(tokenizer.get("pre_tokenizer"))
     plain = tokenizer.get("normalizer") in (None, {"type": "NFC"})
@@ -75,46 +86,40 @@ def chat_templates(folder: Path) -> dict[str, str]:
     return read_templates(folder, _settings(folder))
 
 
+def is_pieces(container: Container) -> bool:
+    """Whether the vocabulary is SentencePiece's."""
+    return container.text("tokenizer.ggml.model") == "llama"
+
+
 def can_restore(container: Container) -> bool:
     """Whether `write_tokenizer` knows the file's rules."""
+    if is_pieces(container):
+        return True
     return container.text("tokenizer.ggml.model") == "gpt2" and container.text("tokenizer.ggml.pre") in PRE_TOKENIZERS
+
+
+def special_id(container: Container, name: str, most: int) -> int | None:
+    """Of the token that llama.cpp calls `name`: bos, eos, unknown, padding, eot or eom."""
+    found = container.whole(f"tokenizer.ggml.{name}_token_id", most=most)
+    usual = _USUAL.get(name, most + 1) if is_pieces(container) else most + 1
+    return usual if found is None and usual <= most else found
 
 
 def write_tokenizer(container: Container, folder: Path) -> None:
     """tokenizer.json, tokenizer_config.json and the template of a GGUF file's keys; the other way of `vocabulary`."""
-    tokens = container.texts("tokenizer.ggml.tokens", needed=True)
-    pre = container.text("tokenizer.ggml.pre", needed=True)
-    kinds = container.wholes("tokenizer.ggml.token_type") or [_NORMAL] * len(tokens)
-    if len(kinds) != len(tokens):
-        raise Error(f"{container.path}: 'tokenizer.ggml.token_type' has {len(kinds)} entries for {len(tokens)} tokens; "
-                    "download it again")  # fmt: skip
-    added = [
-        {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": kind == _CONTROL}
-        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (_CONTROL, _USER_DEFINED)
-    ]  # fmt: skip
-    known = {token: number for number, token in enumerate(tokens) if kinds[number] != _UNUSED}
-    numbers = {name: container.whole(f"tokenizer.ggml.{theirs}_token_id", most=len(tokens) - 1)
-               for name, theirs in _SPECIAL.items()}  # fmt: skip
+    tokens, kinds = _tokens(container)
+    numbers = {name: special_id(container, theirs, len(tokens) - 1) for name, theirs in _SPECIAL.items()}
     special = {f"{name}_token": tokens[number] for name, number in numbers.items() if number is not None}
-    adds = container.flag("tokenizer.ggml.add_bos_token")
-    begins = special.get("bos_token") if (pre == "llama-bpe" if adds is None else adds) else None
-    if begins is not None and begins not in known:
-        raise Error(f"{container.path}: 'tokenizer.ggml.bos_token_id' is {numbers['bos']}, which is not a token of the "
-                    "text; download it again")  # fmt: skip
+    begins, ends = _around_text(container, tokens, kinds)
     tokenizer = {
         "version": "1.0",
-        "added_tokens": added,
-        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
-        "pre_tokenizer": PRE_TOKENIZERS[pre],
-        "post_processor": _template(begins, known) if begins else None,
-        "decoder": _BYTES,
-        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe", "vocab": known,
-                  "merges": container.texts("tokenizer.ggml.merges") or []},
-    }  # fmt: skip
-    settings = {**special, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": bool(begins)}
-    for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
-        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        "added_tokens": _added(container, tokens, kinds),
+        "post_processor": _template(tokens, begins, ends),
+        **(pieces.rules if is_pieces(container) else _byte_rules)(container, tokens, kinds),
+    }
+    settings = {**special, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": begins is not None,
+                "add_eos_token": ends is not None}  # fmt: skip
+    _write(folder, tokenizer, settings)
     template = container.text("tokenizer.chat_template")
     if template is not None:
         (folder / FILE).write_text(template, encoding="utf-8")
@@ -124,11 +129,82 @@ def write_tokenizer(container: Container, folder: Path) -> None:
         (folder / FOLDER / f"{name}.jinja").write_text(template, encoding="utf-8")
 
 
-def _template(begins: str, known: Mapping[str, int]) -> dict:
-    bos = {"SpecialToken": {"id": begins, "type_id": 0}}
+def set_around_text(container: Container, folder: Path) -> None:
+    """What the file says of the beginning and the end of a text, for a tokenizer that transformers converted: it looks
+    at neither."""
+    tokens, kinds = _tokens(container)
+    begins, ends = _around_text(container, tokens, kinds)
+    tokenizer, settings = (read_json(folder / name, _ADVICE) for name in ("tokenizer.json", "tokenizer_config.json"))
+    tokenizer["post_processor"] = _template(tokens, begins, ends)
+    # As it stands, for a class of its own would make its own beginning.
+    settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": begins is not None,
+                 "add_eos_token": ends is not None}  # fmt: skip
+    _write(folder, tokenizer, settings)
+
+
+def _write(folder: Path, tokenizer: dict, settings: dict) -> None:
+    for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", settings)):
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _tokens(container: Container) -> tuple[list[str], list[int]]:
+    """And the type of each."""
+    tokens = container.texts("tokenizer.ggml.tokens", needed=True)
+    kinds = container.wholes("tokenizer.ggml.token_type") or [_NORMAL] * len(tokens)
+    if len(kinds) != len(tokens):
+        raise Error(f"{container.path}: 'tokenizer.ggml.token_type' has {len(kinds)} entries for {len(tokens)} tokens; "
+                    "download it again")  # fmt: skip
+    return tokens, kinds
+
+
+def _added(container: Container, tokens: list[str], kinds: list[int]) -> list[dict]:
+    """The tokens that are looked for before a text is cut."""
+    strips = any(name in (container.text("general.name") or "").lower() for name in ("phi-3", "phi3"))
+    return [
+        {"id": number, "content": token, "single_word": False, "lstrip": False, "normalized": False,
+         "rstrip": strips and token not in _BEFORE_SPACE, "special": kind != _USER_DEFINED}
+        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+        if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
+    ]  # fmt: skip
+
+
+def _byte_rules(container: Container, tokens: list[str], kinds: list[int]) -> dict[str, object]:
+    pre = container.text("tokenizer.ggml.pre", needed=True)
+    return {
+        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
+        "pre_tokenizer": PRE_TOKENIZERS[pre],
+        "decoder": _BYTES,
+        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe",
+                  "vocab": {token: number for number, token in enumerate(tokens) if kinds[number] != _UNUSED},
+                  "merges": container.texts("tokenizer.ggml.merges") or []},
+    }  # fmt: skip
+
+
+def _around_text(container: Container, tokens: list[str], kinds: list[int]) -> tuple[int | None, int | None]:
+    """The tokens that llama.cpp puts before and behind a text: by the file's keys, else by its kind of tokenizer."""
+    begins = is_pieces(container) or container.text("tokenizer.ggml.pre") in _BEGIN
+    found: list[int | None] = []
+    for name, default in (("bos", begins), ("eos", False)):
+        key, adds = f"tokenizer.ggml.{name}_token_id", container.flag(f"tokenizer.ggml.add_{name}_token")
+        number = special_id(container, name, len(tokens) - 1) if (default if adds is None else adds) else None
+        if adds and number is None:
+            raise Error(f"{container.path}: 'tokenizer.ggml.add_{name}_token' is true, and it lacks '{key}'; download "
+                        "it again")  # fmt: skip
+        if number is not None and kinds[number] == _UNUSED:
+            raise Error(f"{container.path}: '{key}' is {number}, which is not a token of the text; download it again")
+        found.append(number)
+    return found[0], found[1]
+
+
+def _template(tokens: list[str], begins: int | None, ends: int | None) -> dict | None:
+    if begins is None and ends is None:
+        return None
+    before, after = ([] if number is None else [{"SpecialToken": {"id": tokens[number], "type_id": 0}}]
+                     for number in (begins, ends))  # fmt: skip
     first, second = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
-    rows = {"single": [bos, first], "pair": [bos, first, second]}
-    special = {begins: {"id": begins, "ids": [known[begins]], "tokens": [begins]}}
+    rows = {"single": [*before, first, *after], "pair": [*before, first, second, *after]}
+    special = {tokens[number]: {"id": tokens[number], "ids": [number], "tokens": [tokens[number]]}
+               for number in (begins, ends) if number is not None}  # fmt: skip
     return {"type": "TemplateProcessing", **rows, "special_tokens": special}
 
 

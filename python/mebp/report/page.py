@@ -17,7 +17,7 @@ from mebp.report.measure import Measurement
 from mebp.report.step import TrainingStep
 from mebp.report.step_chart import draw_step
 from mebp.report.svg import element
-from mebp.tables import megabytes
+from mebp.tables import Table, megabytes
 
 _FOLDER = Path(__file__).parent
 
@@ -42,6 +42,7 @@ def make_page(description: dict, measurements: Sequence[Measurement] = (), front
         _opening(description, step),
         _over_the_step(step, measurements),
         _planned(description),
+        *map(_generating, Plan(description).generation_tables()),
         _measured(description["plan"]["peak_bytes"], measurements),
         *([_frontier(description["plan"]["peak_bytes"], list(frontier))] if frontier else []),
         _programs(description, step),
@@ -111,7 +112,7 @@ def _over_the_step(step: TrainingStep, measurements: Sequence[Measurement]) -> s
 
 
 def _planned(description: dict) -> str:
-    planned, _ = Plan(description).tables()
+    planned = Plan(description).peak_table()
     rows = []
     for name, size, share, meaning in planned.rows:
         bar = f'<div class="bar arena-{escape(name)}" style="width: {share.replace(" ", "")}"></div>' if share else ""
@@ -124,6 +125,17 @@ def _planned(description: dict) -> str:
         rows.append(f"<tr{kind}>{cells}</tr>")
     head = '<tr><th>what</th><th class="number">MB</th><th class="number">share</th><th></th><th></th></tr>'
     return "<h2>What the peak is made of</h2>" + _scrolled(f'<table id="plan">{head}{"".join(rows)}</table>')
+
+
+def _generating(table: Table) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(name)}</td><td class="number">{size}</td><td>{escape(meaning)}</td></tr>'
+        for name, size, meaning in table.rows
+    )
+    head = '<tr><th>what</th><th class="number">MB</th><th></th></tr>'
+    return f"<h2>{escape(table.title[0].upper() + table.title[1:])}</h2>" + _scrolled(
+        f'<table id="generation">{head}{rows}</table>'
+    )
 
 
 def _measured(planned: int, measurements: Sequence[Measurement]) -> str:

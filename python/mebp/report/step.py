@@ -34,7 +34,10 @@ class Stage:
 
 
 class TrainingStep:
-    """The stages of one step, of the largest batch and sequence, with a bundle's description (mebp.inspect)."""
+    """The stages of one step, of the largest batch and sequence, with a bundle's description (mebp.inspect).
+
+    Of a model that is split, those that this half runs. Of MeZO, those of one of its two losses.
+    """
 
     def __init__(self, description: dict) -> None:
         plan = description["plan"]
@@ -48,6 +51,7 @@ class TrainingStep:
         self._missing = -checkpoints % self._spacing
         planned = {"process": plan["process_bytes"], **{each["name"]: each["bytes"] for each in plan["buffers"]}}
         self.planned = {name: planned[name] for name in sorted(planned, key=_height)}  # bytes by arena, from the bottom
+        self._has_gradients = "gradients" in planned
         self.timelines = {number: Timeline(self._programs[number]) for _, _, number in self._runs()}
         self.stages = self._make_stages()
 
@@ -74,8 +78,13 @@ class TrainingStep:
         head = len(self._blocks) - 1
         uses = [block["programs"] for block in self._blocks]
         for block in range(head):
-            yield "forward", block, uses[block]["forward"]
-        yield "objective", head, uses[head]["objective"]
+            if "forward" in uses[block]:
+                yield "forward", block, uses[block]["forward"]
+        objective = "objective" if self._has_gradients else "log_probabilities"
+        if objective in uses[head]:
+            yield "objective", head, uses[head][objective]
+        if not self._has_gradients:
+            return
         segment = (head - 2 + self._missing) // self._spacing
         for block in reversed(range(head)):
             if "backward" not in uses[block]:
@@ -96,6 +105,8 @@ class TrainingStep:
         for kind, block, number in reversed(list(self._runs())):
             program = self._programs[number]
             reads, writes = self._traffic(kind, block, program)
+            if kind == "forward":  # what a backward begins with may come from the other half, after all forwards
+                needed.discard(("cotangent", len(self._blocks) - 1))
             # What a program in place gives lies where it took what it flows from.
             replaces = program["in_place"] and _flow(reads) and writes == _flow(writes)
             in_use = (needed - writes) | reads if replaces else needed | reads | writes
@@ -128,7 +139,7 @@ class TrainingStep:
 
     def _activation(self, block: int) -> tuple[str, int]:
         """The input of a block: a checkpoint, or what flows through the memory of cotangents."""
-        flows = self._spilled or block == len(self._blocks) - 1
+        flows = self._spilled or not self._has_gradients or block == len(self._blocks) - 1
         return ("cotangent" if flows else "checkpoint", -block if flows else block)
 
     def _count(self, in_use: set[tuple[str, int]], what: str) -> int:
@@ -140,13 +151,13 @@ class TrainingStep:
     @cached_property
     def _head_bytes(self) -> int:
         """What the head takes and gives lies where gradients come: four numbers a token, beside its id and label."""
-        return 2 * self.planned["tokens"] if "gradients" in self.planned else 0
+        return 2 * self.planned["tokens"] if self._has_gradients else 0
 
     @cached_property
     def _checkpoint_bytes(self) -> int:
         # A cotangent has as much room.
-        forwards = [block["programs"]["forward"] for block in self._blocks[:-1]]
-        return max(self._bytes(number, "gives", "flow") for number in forwards)
+        uses = [block["programs"] for block in self._blocks[:-1]]
+        return max(self._bytes(each["forward"], "gives", "flow") for each in uses if "forward" in each)
 
     def _bytes(self, number: int, direction: str, kind: str) -> int:
         program = self._programs[number]

@@ -80,7 +80,8 @@ class _StepChart:
         """On the bands that are high enough: at the left where they are the same throughout, and on the checkpoints
         where all are there."""
         parts, below = [], 0
-        middle = next(index for index, stage in enumerate(self._step.stages) if stage.kind == "objective") + 0.5
+        # The forward's last moment, in the half of a model that has no head, too.
+        middle = sum(stage.kind in ("forward", "objective") for stage in self._step.stages) - 0.5
         for name, size in self._step.planned.items():
             x, kind = (self._x(middle), "on middle") if name == "checkpoints" else (LEFT + 8, "on")
             if self._y(0) - self._y(size) >= _READABLE:
