@@ -11,6 +11,7 @@ from mebp import Error
 from mebp.data import Dataset, Row, load_dataset
 from mebp.data.loading import has_samples
 from mebp.data.sharing import Sharing, share_rows
+from mebp.data.store import About, Spans, TokenWriter
 
 LENGTH = 50
 
@@ -37,12 +38,26 @@ def samples(count: int, longest: int = LENGTH, seed: int = 0) -> list[Row]:
     return rows
 
 
+def mapped(given: Sequence[Row]) -> Spans:
+    """The same samples as parts of tokens one after the other."""
+    writer = TokenWriter()
+    for row in given:
+        writer.add(row.ids, row.labels != -100)
+    tokens = writer.tokens(About("completion"))
+    return Spans(tokens, tokens.bounds[:-1], tokens.bounds[1:])
+
+
 @pytest.mark.parametrize("count, longest", [(1, 50), (40, 50), (300, 9), (25, 2)])
-def test_each_sample_is_whole_in_one_row(count, longest):
+@pytest.mark.parametrize("form", [list, mapped])
+def test_each_sample_is_whole_in_one_row(monkeypatch, form, count, longest):
+    monkeypatch.setattr("mebp.data.sharing._TOGETHER", 4)
     given = samples(count, longest)
-    rows = share_rows(given, LENGTH, seed=3)
+    rows = share_rows(form(given), LENGTH, seed=3)
     found = {}
-    for row in rows:
+    for index, row in enumerate(rows):
+        assert all(
+            np.array_equal(getattr(row, name), getattr(rows[index], name)) for name in ("ids", "labels", "starts")
+        )
         assert len(row) == len(row.labels) == len(row.starts) <= LENGTH
         for start in np.unique(row.starts):
             own = np.flatnonzero(row.starts == start)

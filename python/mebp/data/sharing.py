@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples side by side in one row, so that short ones cost their tokens and not a row each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.dataset import Row
+from mebp.data.store import Spans
 
 _AT_ONCE = 1 << 16  # samples as numbers of Python's
+_TOGETHER = 1 << 6  # rows that are made at once
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,25 @@ class SharedRows(Sequence[Row]):
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)
-        return _joined([self.samples[member] for member in self.members[self.bounds[index] : self.bounds[index + 1]]])
+        return next(self._rows(index, index + 1))
+
+    def __iter__(self) -> Iterator[Row]:
+        for begin in range(0, len(self), _TOGETHER):
+            yield from self._rows(begin, min(begin + _TOGETHER, len(self)))
+
+    def _rows(self, begin: int, end: int) -> Iterator[Row]:
+        """The rows [begin, end), of whose samples all are looked up at once."""
+        bounds = self.bounds[begin : end + 1]
+        ids, labels, lengths, shift = _chosen(self.samples, self.members[bounds[0] : bounds[-1]])
+        behind = np.cumsum(lengths)
+        first = behind - lengths  # token of each sample
+        if shift:
+            labels[first] = IGNORED_LABEL  # which nothing predicts
+        bounds = bounds - bounds[0]
+        row_first = np.append(first, len(ids))[bounds]
+        starts = np.repeat(first - np.repeat(row_first[:-1], np.diff(bounds)), lengths).astype(np.int32)
+        for start, stop in pairwise(row_first.tolist()):
+            yield Row(ids[start:stop], labels[start:stop], starts[start:stop], shift)
 
 
 def share_rows(samples: Sequence[Row], length: int, seed: int) -> SharedRows:
@@ -71,12 +92,10 @@ def place_samples(lengths: np.ndarray, length: int, seed: int) -> tuple[np.ndarr
     return members, np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows))])
 
 
-def _joined(samples: Sequence[Row]) -> Row:
-    lengths = [len(sample) for sample in samples]
-    first = np.cumsum([0, *lengths[:-1]])
-    labels = np.concatenate([sample.labels for sample in samples])
-    shift = samples[0].shift
-    if shift:
-        labels[first] = IGNORED_LABEL  # which nothing predicts
-    ids = np.concatenate([sample.ids for sample in samples])
-    return Row(ids, labels, np.repeat(first, lengths).astype(np.int32), shift)
+def _chosen(samples: Sequence[Row], members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Ids and labels of these samples, one after the other, their lengths, and how labels are shifted."""
+    if isinstance(samples, Spans):
+        return *samples.chosen(members), 1
+    rows = [samples[member] for member in members]
+    ids, labels = (np.concatenate([getattr(row, name) for row in rows]) for name in ("ids", "labels"))
+    return ids, labels, np.array([len(row) for row in rows]), rows[0].shift

@@ -57,6 +57,15 @@ class Spans(Sequence[Row]):
             return Row(ids, ids)
         return Row(ids, np.where(self.tokens.learned[part], ids, np.int32(IGNORED_LABEL)))
 
+    def chosen(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ids and labels of several rows, one after the other, and their lengths."""
+        begins = self.begins[indices]
+        lengths = self.ends[indices] - begins
+        before = np.cumsum(lengths) - lengths
+        places = np.arange(lengths.sum()) + np.repeat(begins - before, lengths)
+        ids = self.tokens.ids[places]
+        return ids, np.where(self.tokens.learned[places], ids, np.int32(IGNORED_LABEL)), lengths
+
 
 class TokenWriter:
     """Takes samples in, one after the other; into a folder, or into memory."""
