@@ -39,7 +39,7 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
     ids = np.array(tokens, dtype=np.int32)
     labels = np.full_like(ids, IGNORED_LABEL)
     starts, stops = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
-    special = np.isin(ids, list(ends.closing))
+    special = ends.are_closing(ids)
     for start, end in turns.spans:
         empty = EMPTY_THOUGHT.match(turns.text, start, end)
         start = empty.end() if empty else start

@@ -4,6 +4,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from mebp.data.json_values import check_value, kind, read_string
 from mebp.data.marks import is_learned, is_mark
@@ -85,16 +86,25 @@ def find_form(where: str, entry: Mapping[str, object]) -> Form:
             f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective {reading}, or '
             'keep what is chosen, as "completion"'
         )
-    whole = [form for form in FORMS if all(key in entry for key in form.required)]
-    # One with more keys says more: Alpaca's has those of {"input", "output"}.
-    found = max(whole, key=lambda form: len([key for key in (*form.keys, *form.beside) if key in entry]), default=None)
+    found, foreign = _form_of_keys(tuple(entry))
     if found is None:
         _refuse(where, entry)
+    if foreign:
+        raise Error(f'{where}: has both "{found.required[0]}" and "{foreign}"; keep one of them')
+    return found
+
+
+@lru_cache
+def _form_of_keys(keys: tuple[str, ...]) -> tuple[Form | None, str | None]:
+    """The form that says most, and a key of another one, if all of that are there, too."""
+    whole = [form for form in FORMS if all(key in keys for key in form.required)]
+    # One with more keys says more: Alpaca's has those of {"input", "output"}.
+    found = max(whole, key=lambda form: len([key for key in (*form.keys, *form.beside) if key in keys]), default=None)
     for form in whole:
         foreign = next((key for key in form.required if key not in (*found.keys, *found.beside)), None)
         if foreign:
-            raise Error(f'{where}: has both "{found.required[0]}" and "{foreign}"; keep one of them')
-    return found
+            return found, foreign
+    return found, None
 
 
 def _refuse(where: str, entry: Mapping[str, object]) -> None:

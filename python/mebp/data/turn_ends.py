@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
+import numpy as np
+
 from mebp.data.chat_template import ChatTemplate, has_template
 from mebp.data.template_process import Answer, Asked, Part
 from mebp.data.thoughts import opened_thought
@@ -34,6 +36,17 @@ class TurnEnds:
     following: str = ""
     following_call: str = ""
     thought: str = ""  # what a prompt opens behind the assistant's header, such as <think>
+
+    def are_closing(self, ids: np.ndarray) -> np.ndarray:
+        """Which of these tokens are such marks."""
+        return self._closing[np.minimum(ids, len(self._closing) - 1)]
+
+    @cached_property
+    def _closing(self) -> np.ndarray:
+        """Of each token whether it is one; of the last, which stands for all behind it, False."""
+        table = np.zeros(max(self.closing, default=-1) + 2, bool)
+        table[list(self.closing)] = True
+        return table
 
     def ended(self, text: str, message: Mapping[str, object]) -> str:
         """A text whose last turn is this one of the assistant, with the mark of the next one behind it."""
