@@ -141,7 +141,13 @@ def test_parts_have_the_ids_and_the_places_of_the_whole(make: Callable[[], Backe
     expected = [tokenizer.encode_with_offsets(text) for text in given]
     for _ in range(2):  # the second time, most parts are known
         assert [ids.tolist() for ids in encoder.arrays(given)] == [ids for ids, _ in expected]
-    encoder.prepare(given, with_places=True)
+    for step in (1, 3, 50):
+        begun = [text[: len(text) // step] for text in given]
+        more = [text[len(start) :] for text, start in zip(given, begun, strict=True)]
+        short, whole = encoder.begun_and_whole(begun, more)
+        assert [ids.tolist() for ids in short] == [tokenizer.encode(text) for text in begun]
+        assert [ids.tolist() for ids in whole] == [ids for ids, _ in expected]
+    encoder.prepare(given)
     for text, (ids, places) in zip(given, expected, strict=True):
         found = encoder.encode_with_offsets(text)
         assert found[0].tolist() == ids and [tuple(place) for place in found[1].tolist()] == places

@@ -92,6 +92,12 @@ class Cuts:
             parts += others
         return parts, alone
 
+    def split_on(self, parts: Sequence[str], more: str) -> list[str]:
+        """The parts of a text that goes on with `more` behind these."""
+        *kept, last = parts
+        first, *others = self.split(last.removeprefix(_ALONE) + more)[0]
+        return [*kept, first if last.startswith(_ALONE) else first.removeprefix(_ALONE), *others]
+
     def given(self, parts: Iterable[str]) -> list[str]:
         """Parts as the tokenizer is to be given them: as they stand in the text, or without the space that it adds."""
         space = "" if self.adds_space else " "

@@ -3,11 +3,12 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 
 import numpy as np
 
 from mebp.data.cuts import BLOCK, Cuts
-from mebp.tokenizer import Tokenizer, begun
+from mebp.tokenizer import Tokenizer
 
 _KNOWN = 1 << 17  # parts of texts whose tokens are kept
 _LONG = 64  # characters; a longer part hardly comes twice
@@ -25,28 +26,15 @@ class Encoder:
         self._cuts = Cuts.of(tokenizer.backend)
         # Of a part int32 ids, and behind them, in the second one, int32 characters [start, end) that they stand for.
         self._known = {False: _Known(), True: _Known()}
-        self._ready: dict[str, list[int]] = {}
         self._placed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._tokenizer, name)
 
-    def prepare(self, texts: Sequence[str], with_places: bool = False) -> None:
-        """Encodes texts of which `encode` or, with places, `encode_with_offsets` is asked for next."""
-        self._ready, self._placed = {}, {}
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Encodes texts of which `encode_with_offsets` is asked for next."""
         texts = list(dict.fromkeys(texts))
-        if with_places:
-            self._placed = dict(zip(texts, self._with_places(texts), strict=True))
-        else:
-            self._ready = {text: ids.tolist() for text, ids in zip(texts, self.arrays(texts), strict=True)}
-
-    def encode(self, text: str) -> list[int]:
-        """As Tokenizer.encode."""
-        return self._ready[text] if text in self._ready else self.arrays([text])[0].tolist()
-
-    def encode_document(self, text: str) -> list[int]:
-        """As Tokenizer.encode_document."""
-        return begun(self.encode(text), self._tokenizer.before_text)
+        self._placed = dict(zip(texts, self._with_places(texts), strict=True))
 
     def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """As Tokenizer.encode_with_offsets, in arrays."""
@@ -54,8 +42,14 @@ class Encoder:
 
     def arrays(self, texts: Sequence[str], begins: bool = True) -> list[np.ndarray]:
         """int32 ids of each text; without `begins`, of texts that go on where a block has ended."""
-        found = self._parts([self._cuts.split(text, begins)[0] for text in texts], with_places=False)
-        return [np.frombuffer(b"".join(parts), np.int32) for parts in found]
+        return self._ids([self._cuts.split(text, begins)[0] for text in texts])
+
+    def begun_and_whole(self, begun: Sequence[str], more: Sequence[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """int32 ids of each text as it begins, and of the whole, which goes on with `more`."""
+        begins = [self._cuts.split(text)[0] for text in begun]
+        whole = [self._cuts.split_on(*each) for each in zip(begins, more, strict=True)]
+        ids = self._ids(begins + whole)
+        return ids[: len(begins)], ids[len(begins) :]
 
     def blocks(self, parts: Iterator[str]) -> Iterator[np.ndarray]:
         """int32 ids of a text that comes in parts, a block after the other."""
@@ -69,7 +63,7 @@ class Encoder:
     def _with_places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         cuts = self._cuts if self._cuts.places else Cuts(None)
         encoded, split = [], [cuts.split(text) for text in texts]
-        every = self._parts([parts for parts, _ in split], with_places=True)
+        every = self._found([parts for parts, _ in split], with_places=True)
         for (parts, alone), found in zip(split, every, strict=True):
             columns = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
             tokens = np.fromiter(map(len, found), np.int64, len(found)) // (3 * columns.itemsize)
@@ -79,37 +73,61 @@ class Encoder:
             encoded.append((columns[:, 0], columns[:, 1:] + np.repeat(begins, tokens)[:, None]))
         return encoded
 
-    def _parts(self, split: Sequence[Sequence[str]], with_places: bool) -> Iterator[list[bytes]]:
+    def _ids(self, split: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        return [np.frombuffer(b"".join(found), np.int32) for found in self._found(split, with_places=False)]
+
+    def _found(self, split: Sequence[Sequence[str]], with_places: bool) -> list[list[bytes]]:
         """What is known of the parts of each text, which are made tokens of where they are new."""
         known = self._known[with_places]
-        if len(known) > _KNOWN:
-            known.clear()
-        known.others = {}
-        new = [part for part in set().union(*split) if part not in known]
-        for together in _batches(new):
+        known.forget_others()
+        found, incomplete = [], []
+        for parts in split:
+            before = len(known.missing)
+            found.append(list(map(known.__getitem__, parts)))
+            if len(known.missing) > before:
+                incomplete.append(len(found) - 1)
+        for together in _batches(dict.fromkeys(known.missing)):
             for part, tokens in zip(together, self._encoded(together, with_places), strict=True):
-                (known.others if len(part) > _LONG else known)[part] = tokens
-        return (list(map(known.__getitem__, parts)) for parts in split)
+                known.keep(part, tokens)
+        for index in incomplete:
+            found[index] = list(map(known.__getitem__, split[index]))
+        return found
 
     def _encoded(self, parts: Sequence[str], with_places: bool) -> Iterator[bytes]:
         given = self._cuts.given(parts)
         if not with_places:
             yield from (array("i", ids).tobytes() for ids in self._tokenizer.encode_together(given))
             return
-        for ids, places in self._tokenizer.encode_together_with_offsets(given):
-            columns = np.empty((len(ids), 3), np.int32)
-            columns[:, 0] = ids
-            columns[:, 1:] = np.array(places, np.int32).reshape(-1, 2)
-            yield columns.tobytes()
+        encoded = self._tokenizer.encode_together_with_offsets(given)
+        counts = [len(ids) for ids, _ in encoded]
+        columns = np.empty((sum(counts), 3), np.int32)
+        columns[:, 0] = np.fromiter(chain.from_iterable(ids for ids, _ in encoded), np.int32, len(columns))
+        places = chain.from_iterable(chain.from_iterable(places for _, places in encoded))
+        columns[:, 1:] = np.fromiter(places, np.int32, 2 * len(columns)).reshape(-1, 2)
+        ends = list(accumulate(counts))
+        yield from (columns[end - count : end].tobytes() for end, count in zip(ends, counts, strict=True))
 
 
 class _Known(dict[str, bytes]):
     """What is kept of parts, and for a moment what is not."""
 
-    others: dict[str, bytes]
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing: list[str] = []
+        self._others: dict[str, bytes] = {}
 
     def __missing__(self, part: str) -> bytes:
-        return self.others[part]
+        if part not in self._others:
+            self.missing.append(part)
+        return self._others.get(part, b"")
+
+    def keep(self, part: str, tokens: bytes) -> None:
+        (self._others if len(part) > _LONG else self)[part] = tokens
+
+    def forget_others(self) -> None:
+        self.missing, self._others = [], {}
+        if len(self) > _KNOWN:
+            self.clear()
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from mebp.arrays import IGNORED_LABEL
-from mebp.data.completions import completion_row
+from mebp.data.completions import completion_rows
 from mebp.data.dataset import Row
 from mebp.data.encoding import Encoder
 from mebp.data.forms import Completion, Conversation, Document, Sample
@@ -21,7 +21,7 @@ from mebp.errors import Error, translate_errors
 from mebp.tokenizer import Tokenizer
 
 _MOST_NAMED = 10  # keys
-_TOGETHER = 1 << 17  # characters of samples that are encoded at once
+_TOGETHER = 1 << 19  # characters of samples that are encoded at once
 
 
 def write_samples(source: Source, tokenizer: Tokenizer, writer: TokenWriter) -> About:
@@ -103,9 +103,8 @@ def _batches(samples: Iterable[Sample], size_of: Callable[[Sample], int]) -> Ite
 
 
 def _completions(samples: Iterable[Completion], encoder: Encoder) -> Iterator[Row]:
-    for batch in _batches(samples, lambda sample: 2 * len(sample.prompt) + len(sample.completion)):
-        encoder.prepare([text for each in batch for text in (each.prompt, each.prompt + each.completion)])
-        yield from (completion_row(sample, encoder) for sample in batch)
+    for batch in _batches(samples, lambda sample: len(sample.prompt) + len(sample.completion)):
+        yield from completion_rows(batch, encoder)
 
 
 class _Conversations:
@@ -135,7 +134,7 @@ class _Conversations:
             for sample in batch:
                 for key in keys_beside(sample) - self._hidden.keys():
                     self._hidden[key] = is_hidden(sample, key, self._template)
-            self._encoder.prepare([each.text for each in turns], with_places=True)
+            self._encoder.prepare([each.text for each in turns])
             for each in turns:
                 row = conversation_row(each, self._encoder, self._ends)
                 counted = row.labels[row.labels != IGNORED_LABEL]
