@@ -36,9 +36,9 @@ class Turns:
 def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
     """The whole conversation; the assistant's turns count, each with the token that ends it."""
     tokens, offsets = tokenizer.encode_with_offsets(turns.text)
-    ids = np.array(tokens, dtype=np.int32)
+    ids = np.asarray(tokens, dtype=np.int32)
     labels = np.full_like(ids, IGNORED_LABEL)
-    starts, stops = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    starts, stops = np.asarray(offsets, dtype=np.int32).reshape(-1, 2).T
     special = ends.are_closing(ids)
     for start, end in turns.spans:
         empty = EMPTY_THOUGHT.match(turns.text, start, end)

@@ -3,7 +3,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -62,16 +62,20 @@ class Encoder:
 
     def _with_places(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         cuts = self._cuts if self._cuts.places else Cuts(None)
-        encoded, split = [], [cuts.split(text) for text in texts]
+        split = [cuts.split(text) for text in texts]
         every = self._found([parts for parts, _ in split], with_places=True)
-        for (parts, alone), found in zip(split, every, strict=True):
-            columns = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
-            tokens = np.fromiter(map(len, found), np.int64, len(found)) // (3 * columns.itemsize)
-            lengths = np.fromiter(map(len, parts), np.int64, len(parts)) + 1  # with the space before each
-            lengths[alone] -= 2  # a mark is no character of the text
-            begins = np.cumsum(lengths) - lengths
-            encoded.append((columns[:, 0], columns[:, 1:] + np.repeat(begins, tokens)[:, None]))
-        return encoded
+        columns = np.frombuffer(b"".join(chain.from_iterable(every)), np.int32).reshape(-1, 3)
+        first = np.cumsum([0, *map(len, every)])  # part of each text
+        tokens = np.fromiter(map(len, chain.from_iterable(every)), np.int64, first[-1]) // (3 * columns.itemsize)
+        parts = chain.from_iterable(parts for parts, _ in split)
+        lengths = np.fromiter(map(len, parts), np.int64, first[-1]) + 1  # with the space before each
+        alone = [first[index] + place for index, (_, places) in enumerate(split) for place in places]
+        lengths[alone] -= 2  # a mark is no character of the text
+        begins = np.append(0, np.cumsum(lengths))
+        begins = begins[:-1] - np.repeat(begins[first[:-1]], np.diff(first))
+        places = columns[:, 1:] + np.repeat(begins.astype(np.int32), tokens)[:, None]
+        ids, bounds = np.ascontiguousarray(columns[:, 0]), np.append(0, np.cumsum(tokens))[first].tolist()
+        return [(ids[start:end], places[start:end]) for start, end in pairwise(bounds)]
 
     def _ids(self, split: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return [np.frombuffer(b"".join(found), np.int32) for found in self._found(split, with_places=False)]

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from mebp.arrays import IGNORED_LABEL
+from mebp.data.ahead import ahead
 from mebp.data.completions import completion_rows
 from mebp.data.dataset import Row
 from mebp.data.encoding import Encoder
@@ -102,8 +104,14 @@ def _batches(samples: Iterable[Sample], size_of: Callable[[Sample], int]) -> Ite
         yield batch
 
 
+def _ahead(batches: Iterator[list[Any]], encoder: Encoder) -> Iterator[list[Any]]:
+    """The batches, of which a second thread makes the next one while the tokenizer's threads are at work."""
+    return batches if encoder.threads == 1 else ahead(batches)
+
+
 def _completions(samples: Iterable[Completion], encoder: Encoder) -> Iterator[Row]:
-    for batch in _batches(samples, lambda sample: len(sample.prompt) + len(sample.completion)):
+    batches = _batches(samples, lambda sample: len(sample.prompt) + len(sample.completion))
+    for batch in _ahead(batches, encoder):
         yield from completion_rows(batch, encoder)
 
 
@@ -122,18 +130,21 @@ class _Conversations:
         self._hidden: dict[str, bool] = {}  # of each key beside role and content, by the first sample that has it
 
     def rows(self, samples: Iterable[Conversation]) -> Iterator[Row]:
-        from mebp.data.conversations import conversation_row, find_turns, is_hidden, keys_beside
+        from mebp.data.conversations import Turns, conversation_row, find_turns, is_hidden, keys_beside
 
         def size_of(sample: Conversation) -> int:
             return sum(len(str(turn.get("content"))) for turn in sample.messages)
 
-        for batch in _batches(samples, size_of):
-            turns = list(find_turns(batch, self._template, self._ends))
+        def render() -> Iterator[list[Turns]]:
+            for batch in _batches(samples, size_of):
+                yield list(find_turns(batch, self._template, self._ends))
+                for sample in batch:
+                    for key in keys_beside(sample) - self._hidden.keys():
+                        self._hidden[key] = is_hidden(sample, key, self._template)
+
+        for turns in _ahead(render(), self._encoder):
             self._samples += len(turns)
             self._partial += sum(not each.complete for each in turns)
-            for sample in batch:
-                for key in keys_beside(sample) - self._hidden.keys():
-                    self._hidden[key] = is_hidden(sample, key, self._template)
             self._encoder.prepare([each.text for each in turns])
             for each in turns:
                 row = conversation_row(each, self._encoder, self._ends)
