@@ -79,6 +79,37 @@ def test_a_model_answers_by_default_and_the_user_on_request(tmp_path):
     assert turns(tmp_path, [chatgpt(*asked)], "human", overwrite=True) == [[("user", "So."), ("assistant", "Thanks")]]
 
 
+def test_what_answers_no_text_is_not_learned(tmp_path):
+    sent = {"media_type": "voice_message"}
+    export = telegram(
+        SAID("Ana", "a"), SAID("Ben", "b"), SAID("Ana", "", **sent), SAID("Ben", "c"), SAID("Ben", "d"),
+        SAID("Ana", "", **sent), SAID("Ana", "e"), SAID("Ben", "", **sent), SAID("Ana", "f"), SAID("Ben", "g"),
+        SAID("Ana", "A joke", forwarded_from="Cy"), SAID("Ben", "h"),
+    )  # fmt: skip
+    assert turns(tmp_path, export) == [
+        [("user", "a"), ("assistant", "b")],
+        [("user", "e\nf"), ("assistant", "g")],
+    ]
+    found = import_chats(tmp_path / "result.json", tmp_path / "chat.jsonl", "Ben", overwrite=True)
+    assert found.said_left_out() == [
+        "3 messages without text",
+        "1 message that somebody forwarded",
+        "2 messages with which Ben begins a conversation",
+        "1 conversation in which Ben answers nobody",
+    ]
+
+
+def test_people_of_one_name(tmp_path):
+    other = SAID("Ben", "Not I.")
+    export = telegram(*TALK["messages"], {**other, "from_id": "user9"}, {**other, "from_id": 9}, SAID("Ana", "Oh."))
+    assert refused(tmp_path, export) == (
+        f"--as Ben: 2 people in {tmp_path}/result.json have that name; choose one of user9 (2 messages) and "
+        "user277 (1 message)"
+    )
+    export = telegram(SAID("Ana", "a"), SAID("Ben", "b"), {**other, "from_id": "user9"})
+    assert turns(tmp_path, export, "user277") == [[("user", "Ana: a"), ("assistant", "b")]]
+
+
 def test_half_a_surrogate_pair_is_written_as_unknown(tmp_path):
     export = json.dumps(telegram(SAID("Ana", "a?"), SAID("Ben", "b"))).replace("a?", "a\\ud83d")
     assert turns(tmp_path, export) == [[("user", "a\ufffd"), ("assistant", "b")]]

@@ -2,11 +2,12 @@
 """What ChatGPT, Claude and Telegram export, as messages; and what is not as they write it."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from mebp.data.importing.apps import chats_of
-from mebp.data.importing.chats import ATTACHED, BEHIND_THE_SCENES, FORWARDED, WITHOUT_TEXT, Chat
+from mebp.data.importing.chats import ATTACHED, BEHIND_THE_SCENES, FORWARDED, REPLACED, WITHOUT_TEXT, Chat
 from mebp.data.stream import opened
 from mebp.errors import Error
 from support.chat_exports import HOUR, chatgpt, chatgpt_message, claude, claude_message, telegram, telegram_message
@@ -20,7 +21,7 @@ def read(folder, export: object) -> list[Chat]:
 
 
 def said(chat: Chat) -> list[tuple[str, str]]:
-    return [(message.author, message.text) for message in chat.messages]
+    return [(message.author, message.text) for message in chat.messages if message.text]
 
 
 def refused(folder, export: object) -> str:
@@ -37,6 +38,7 @@ def test_chatgpt_the_branch_that_is_shown(tmp_path):
     export["mapping"]["node3"]["parent"] = "node0"  # asked anew
     (chat,) = read(tmp_path, [export])
     assert said(chat) == [("user", "0"), ("assistant", "3")]
+    assert chat.left_out == Counter({REPLACED: 3})
 
 
 def test_chatgpt_only_what_was_said(tmp_path):
@@ -60,7 +62,7 @@ def test_chatgpt_only_what_was_said(tmp_path):
     export["mapping"]["node0"]["message"] = None
     (chat,) = read(tmp_path, [export])
     assert said(chat) == [("user", "Look:\nthere"), ("assistant", "A cat."), ("user", "Sure?"), ("assistant", "Yes.")]
-    assert chat.left_out == {BEHIND_THE_SCENES: 6, ATTACHED: 1, WITHOUT_TEXT: 1}
+    assert chat.left_out == Counter({BEHIND_THE_SCENES: 6, ATTACHED: 1, WITHOUT_TEXT: 1})
 
 
 def test_chatgpt_an_empty_conversation(tmp_path):
@@ -99,7 +101,7 @@ def test_chatgpt_refusals(tmp_path, change, told):
 
 def test_claude_texts_and_blocks(tmp_path):
     export = claude(
-        claude_message("human", "Why?", attachments=[{"extracted_content": "long"}], files=[{}, {}]),
+        claude_message("human", "Why?", attachments=[{"extracted_content": "long"}, {}], files=[{}, {}]),
         claude_message(
             "assistant",
             "a note in place of blocks",
@@ -108,11 +110,31 @@ def test_claude_texts_and_blocks(tmp_path):
             {"type": "tool_use", "name": "x"},
             {"type": "text", "text": "And so."},
         ),
-        claude_message("human", "", attachments=[{}]),
+        claude_message("human", "", attachments=[{"extracted_content": "pasted"}]),
+        claude_message("human", "", files=[{}]),
     )
     (chat,) = read(tmp_path, [export])
-    assert said(chat) == [("user", "Why?"), ("assistant", "So.\nAnd so.")]
-    assert chat.left_out == {ATTACHED: 3, WITHOUT_TEXT: 1}
+    assert said(chat) == [("user", "Why?\nlong"), ("assistant", "So.\nAnd so."), ("user", "pasted")]
+    assert chat.left_out == Counter({ATTACHED: 3, WITHOUT_TEXT: 1})
+
+
+def test_claude_the_branch_that_is_shown(tmp_path):
+    root = "00000000-0000-4000-8000-000000000000"
+    export = claude(
+        claude_message("human", "a", uuid="1", parent_message_uuid=root),
+        claude_message("assistant", "b", uuid="2", parent_message_uuid="1"),
+        claude_message("human", "edited", uuid="3", parent_message_uuid=root),
+        claude_message("assistant", "c", uuid="4", parent_message_uuid="3"),
+    )
+    (chat,) = read(tmp_path, [export])
+    assert said(chat) == [("user", "edited"), ("assistant", "c")]
+    assert chat.left_out == Counter({REPLACED: 2})
+    (chat,) = read(tmp_path, [{**export, "current_leaf_message_uuid": "2"}])
+    assert said(chat) == [("user", "a"), ("assistant", "b")]
+    export["chat_messages"][2]["parent_message_uuid"] = "4"
+    assert refused(tmp_path, [export]) == (
+        ': conversation 1 ("Trip"): message "4" follows itself, by way of its parents'
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,6 +144,7 @@ def test_claude_texts_and_blocks(tmp_path):
         ({"sender": "human"}, ': has no "text"'),
         ({"sender": "tool", "text": ""}, ': "sender" is "tool" where human or assistant was expected'),
         ({"sender": "human", "content": "a"}, ': "content" is a string where a list was expected'),
+        ({"sender": "human", "text": "", "attachments": 3}, ': "attachments" is a number where a list was expected'),
         ({"sender": "human", "content": [None]}, ": content[0] is null where an object was expected"),
         ({"sender": "human", "content": [{"type": "text"}]}, ': content[0]: has no "text"'),
     ],
@@ -155,7 +178,7 @@ def test_telegram_one_chat(tmp_path):
     ]
     assert chat.messages[1].time - chat.messages[0].time == 2 * HOUR
     assert chat.messages[-1].time == chat.messages[0].time  # its date is in UTC
-    assert chat.left_out == {WITHOUT_TEXT: 1, FORWARDED: 1}
+    assert chat.left_out == Counter({WITHOUT_TEXT: 1, FORWARDED: 1})
 
 
 def test_telegram_an_account(tmp_path):
@@ -178,6 +201,10 @@ def test_telegram_an_account(tmp_path):
             ': "date_unixtime" is a number where a string was expected',
         ),
         ({**telegram_message("Ana", "a"), "date_unixtime": "x"}, ': "date_unixtime" is "x", which is no time'),
+        (
+            {**telegram_message("Ana", "a"), "date_unixtime": "9" * 400},
+            ': "date_unixtime" is "' + "9" * 400 + '", which is no time',
+        ),
         ({"type": "message", "from": "Ana", "text": "a", "date": "today"}, ': "date" is "today", which is no time'),
     ],
 )

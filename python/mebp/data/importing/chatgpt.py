@@ -8,8 +8,10 @@ from mebp.data.importing.chats import (
     ASSISTANT,
     ATTACHED,
     BEHIND_THE_SCENES,
+    REPLACED,
     USER,
     Chat,
+    branch,
     checked,
     named,
     value_of,
@@ -25,31 +27,29 @@ def read(where: str, conversation: Mapping[str, object]) -> Iterator[Chat]:
     """The branch that the app shows last."""
     where = named(where, conversation.get("title"))
     mapping = value_of(where, conversation, "mapping", dict)
-    chat = Chat()
-    for name in _shown(where, mapping, conversation.get("current_node")):
+    last = conversation.get("current_node")
+    chat, shown = Chat(), []
+    if mapping or last is not None:
+
+        def parent_of(name: str) -> str | None:
+            parent = _node(where, mapping, name).get("parent")
+            return None if parent is None else checked(f'{where}: message "{name}": "parent"', parent, str)
+
+        shown = branch(where, checked(f'{where}: "current_node"', last, str), parent_of)
+    for name in shown:
         message = mapping[name].get("message")
         if message is not None:
             place = f'{where}: message "{name}"'
             _add(chat, place, checked(place, message, dict))
+    others = mapping.keys() - shown
+    chat.left_out[REPLACED] += sum(_node(where, mapping, name).get("message") is not None for name in others)
     yield chat
 
 
-def _shown(where: str, mapping: Mapping[str, object], last: object) -> list[str]:
-    """The names of the nodes from the first to the last."""
-    if last is None and not mapping:
-        return []
-    names: dict[str, None] = {}
-    name = checked(f'{where}: "current_node"', last, str)
-    while name is not None:
-        if name not in mapping:
-            raise Error(f'{where}: has no message "{name}", which another one follows; {AGAIN}')
-        if name in names:
-            raise Error(f'{where}: message "{name}" follows itself, by way of its parents; {AGAIN}')
-        names[name] = None
-        place = f'{where}: message "{name}"'
-        parent = checked(place, mapping[name], dict).get("parent")
-        name = None if parent is None else checked(f'{place}: "parent"', parent, str)
-    return list(reversed(names))
+def _node(where: str, mapping: Mapping[str, object], name: str) -> dict:
+    if name not in mapping:
+        raise Error(f'{where}: has no message "{name}", which another one follows; {AGAIN}')
+    return checked(f'{where}: message "{name}"', mapping[name], dict)
 
 
 def _add(chat: Chat, where: str, message: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ class LeftOut(NamedTuple):
 WITHOUT_TEXT = LeftOut("message", "without text")
 FORWARDED = LeftOut("message", "that somebody forwarded")
 BEHIND_THE_SCENES = LeftOut("message", "of tools, thoughts or the system")
+REPLACED = LeftOut("message", "that somebody edited or asked for anew")
 ATTACHED = LeftOut("file", "beside a text")
 
 AGAIN = "export the chat again, or remove it from the file"
@@ -32,9 +33,15 @@ _Value = TypeVar("_Value", str, list, dict)
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """One whose text is left out is there without it: the next one may answer it."""
+
     author: str
     text: str
     time: float | None = None  # in seconds, where pauses between messages mean something
+    account: str | None = None  # tells people of one name apart, where the app does
+
+    def is_by(self, learned: str) -> bool:
+        return learned in (self.author, self.account)
 
 
 @dataclass
@@ -44,13 +51,31 @@ class Chat:
     messages: list[Message] = field(default_factory=list)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
 
-    def add(self, author: str, text: str, time: float | None = None) -> None:
-        """A message, or one more WITHOUT_TEXT."""
-        text = _whole(text).strip()
-        if text:
-            self.messages.append(Message(sys.intern(_whole(author)), text, time))
-        else:
-            self.left_out[WITHOUT_TEXT] += 1
+    def add(
+        self,
+        author: str,
+        text: str,
+        time: float | None = None,
+        account: str | None = None,
+        unless: LeftOut | None = None,
+    ) -> None:
+        """A message, whose text is left out if it is empty, or for the reason `unless`."""
+        text = "" if unless else _whole(text).strip()
+        if not text:
+            self.left_out[unless or WITHOUT_TEXT] += 1
+        self.messages.append(Message(sys.intern(_whole(author)), text, time, account and sys.intern(account)))
+
+
+def branch(where: str, last: str, parent_of: Callable[[str], str | None]) -> list[str]:
+    """The names of the messages from the first to the last, by what each of them follows."""
+    names: dict[str, None] = {}
+    name: str | None = last
+    while name is not None:
+        if name in names:
+            raise Error(f'{where}: message "{name}" follows itself, by way of its parents; {AGAIN}')
+        names[name] = None
+        name = parent_of(name)
+    return list(reversed(names))
 
 
 def _whole(text: str) -> str:

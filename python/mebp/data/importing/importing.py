@@ -25,6 +25,7 @@ _ADVICE = "choose another -o"
 _EXPORT_AGAIN = "export the chats again"
 _HUMAN = "human"  # what Claude calls the user
 _MOST_NAMES = 20  # in a refusal
+_People = Counter[tuple[str, str | None]]  # the messages of each name and account
 
 
 @dataclass
@@ -70,11 +71,11 @@ def import_chats(
 
 
 def _import(path: Path, files: list[Path], out: TextIO, learned: str | None, pause: float) -> Imported:
-    found, names, asked = Imported(), Counter(), False
+    found, people, asked = Imported(), Counter(), False
     for app, chat in _chats(files):
         if app.name not in found.apps:
             found.apps.append(app.name)
-        names.update(message.author for message in chat.messages)
+        people.update((message.author, message.account) for message in chat.messages if message.text)
         found.left_out += chat.left_out
         author = USER if learned == _HUMAN and app.learned else learned or app.learned
         if author is None:
@@ -85,15 +86,32 @@ def _import(path: Path, files: list[Path], out: TextIO, learned: str | None, pau
             out.write(json.dumps({"messages": turns}, ensure_ascii=False) + "\n")
             found.conversations += 1
             found.turns += sum(turn["role"] == ASSISTANT for turn in turns)
-    if not names:
+    if not people:
         raise Error(f"{path}: has no messages; give another export")
     if asked:
-        raise Error(f"{path}: give --as NAME, whose turns are to be learned; in it are {_listed(names)}")
-    if learned is not None and learned not in names and not (learned == _HUMAN and USER in names):
-        raise Error(f"--as {learned}: nobody of that name is in {path}; in it are {_listed(names)}")
+        raise Error(f"{path}: give --as NAME, whose turns are to be learned; in it are {_listed_names(people)}")
+    if learned is not None:
+        _check_name(path, USER if learned == _HUMAN and found.learned == f"the {USER}" else learned, people)
     if not found.conversations:
         raise Error(f"{path}: {found.learned} answers nobody in it, so there is nothing to learn; choose another --as")
     return found
+
+
+def _check_name(path: Path, learned: str, people: _People) -> None:
+    """Raises mebp.Error where nobody is called so, or several are."""
+    named = Counter({account: number for (name, account), number in people.items() if name == learned})
+    if not named and learned not in {account for _, account in people}:
+        raise Error(f"--as {learned}: nobody of that name is in {path}; in it are {_listed_names(people)}")
+    named.pop(None, None)  # of an app that has names alone
+    if len(named) > 1:
+        raise Error(f"--as {learned}: {len(named)} people in {path} have that name; choose one of {_listed(named)}")
+
+
+def _listed_names(people: _People) -> str:
+    names: Counter[str] = Counter()
+    for (name, _), number in people.items():
+        names[name] += number
+    return _listed(names)
 
 
 def _chats(files: list[Path]) -> Iterator[tuple[App, Chat]]:

@@ -38,12 +38,18 @@ def _chat(where: str, entry: Mapping[str, object]) -> Chat:
         message = checked(place, given, dict)
         if value_of(place, message, "type", str) != "message":
             continue  # somebody joined, called or changed a title
-        if "forwarded_from" in message:
-            chat.left_out[FORWARDED] += 1
-            continue
-        author = message.get("from") or message.get("from_id") or _NOBODY
-        chat.add(checked(f'{place}: "from"', author, str), _text(place, message), _time(place, message))
+        account = _account(message.get("from_id"))
+        author = checked(f'{place}: "from"', message.get("from") or account or _NOBODY, str)
+        forwarded = FORWARDED if "forwarded_from" in message else None
+        chat.add(author, _text(place, message), _time(place, message), account, forwarded)
     return chat
+
+
+def _account(given: object) -> str | None:
+    """user7, which older exports write as 7."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return f"user{given}"
+    return given if isinstance(given, str) and given else None
 
 
 def _text(where: str, message: Mapping[str, object]) -> str:
@@ -65,5 +71,5 @@ def _time(where: str, message: Mapping[str, object]) -> float:
     written = value_of(where, message, key, str)
     try:
         return float(int(written)) if key == "date_unixtime" else datetime.fromisoformat(written + "+00:00").timestamp()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Error(f'{where}: "{key}" is "{written}", which is no time; {AGAIN}') from error

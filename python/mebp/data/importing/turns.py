@@ -18,21 +18,24 @@ def conversations_of(
     """The turns of each conversation in a chat, of which one ends where nobody writes for `pause` seconds.
 
     It begins with somebody else's turn and ends with one that is learned; what is cut off, or left out as a whole, is
-    counted. Where several others write, each of their messages has its author's name before it.
+    counted. It also ends where others say nothing in text: what follows answers what is not there. Where several others
+    write, each of their messages has its author's name before it.
     """
-    if not chat.messages:
-        left_out[NO_ANSWER] += 1
-    several = len({message.author for message in chat.messages} - {learned}) > 1
+    several = len({message.author for message in chat.messages if message.text and not message.is_by(learned)}) > 1
+    found = False
     for messages in _without_pauses(chat.messages, pause):
-        turns = [list(turn) for _, turn in groupby(messages, key=lambda message: message.author == learned)]
-        first = 1 if turns[0][0].author == learned else 0
-        last = len(turns) if turns[-1][0].author == learned else len(turns) - 1
-        if last - first < 2:
-            left_out[NO_ANSWER] += 1
-            continue
-        left_out[UNASKED] += sum(map(len, turns[:first]))
-        left_out[UNANSWERED] += sum(map(len, turns[last:]))
-        yield [_turn(turn, learned, several) for turn in turns[first:last]]
+        for turns in _without_gaps(messages, learned):
+            found = True
+            first = 1 if turns[0][0].is_by(learned) else 0
+            last = len(turns) if turns[-1][0].is_by(learned) else len(turns) - 1
+            if last - first < 2:
+                left_out[NO_ANSWER] += 1
+                continue
+            left_out[UNASKED] += sum(map(len, turns[:first]))
+            left_out[UNANSWERED] += sum(map(len, turns[last:]))
+            yield [_turn(turn, learned, several) for turn in turns[first:last]]
+    if not found:
+        left_out[NO_ANSWER] += 1
 
 
 def _without_pauses(messages: Sequence[Message], pause: float) -> Iterator[list[Message]]:
@@ -46,8 +49,23 @@ def _without_pauses(messages: Sequence[Message], pause: float) -> Iterator[list[
         yield part
 
 
+def _without_gaps(messages: Sequence[Message], learned: str) -> Iterator[list[list[Message]]]:
+    """Turns, each of messages with text, up to one of others that has none."""
+    turns: list[list[Message]] = []
+    said = (message for message in messages if message.text or not message.is_by(learned))
+    for _, turn in groupby(said, key=lambda message: message.is_by(learned)):
+        texts = [message for message in turn if message.text]
+        if texts:
+            turns.append(texts)
+        elif turns:
+            yield turns
+            turns = []
+    if turns:
+        yield turns
+
+
 def _turn(messages: Sequence[Message], learned: str, several: bool) -> dict[str, str]:
-    if messages[0].author == learned:
+    if messages[0].is_by(learned):
         return {"role": ASSISTANT, "content": "\n".join(message.text for message in messages)}
     texts = (f"{message.author}: {message.text}" if several else message.text for message in messages)
     return {"role": USER, "content": "\n".join(texts)}

@@ -47,7 +47,7 @@ def read(where: str, lines: Iterable[tuple[int, str]]) -> Iterator[Chat]:
         name = _NAME.match(written[0])
         if name:  # and else a line of the app's
             dates.add(f"{where}:{number}", header)
-            found.append((name[1].strip(), _text([written[0][name.end() :], *written[1:]])))
+            found.append((_typed(name[1]), _text([written[0][name.end() :], *written[1:]])))
     for (name, text), time in zip(found, dates.times(), strict=True):
         chat.add(name, text, time)
     yield chat
@@ -68,6 +68,11 @@ def _entries(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str |
             current[2].append(line.rstrip("\r\n"))
     if current:
         yield current
+
+
+def _typed(name: str) -> str:
+    """A name as one would type it: numbers of phones have marks around them, and other spaces in them."""
+    return " ".join(name.strip(_MARKS + "\u202c").split())
 
 
 def _text(lines: list[str]) -> str:
