@@ -220,7 +220,7 @@ def test_a_template_that_is_not_jinja_is_refused(tmp_path):
         (
             "generation_config.json",
             b"",
-            "generation_config.json: is not JSON (Expecting value: line 1 column 1 (char 0))",
+            "generation_config.json: is not JSON (a value is missing, line 1, column 1)",
         ),
     ],
 )
