@@ -79,7 +79,7 @@ def _is_said(error: BaseException) -> bool:
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     is_raised = place is not None and dis.opname[place.tb_frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
-    return is_raised or type(error) is Exception
+    return is_raised or type(error) is Exception or type(error).__module__ != "builtins"
 
 
 def json_trouble(error: ValueError | RecursionError) -> str:
