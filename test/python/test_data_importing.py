@@ -198,8 +198,8 @@ NO_EXPORT = (
         ("[3]", f": {NO_EXPORT}"),
         ({"messages": [{"role": "user", "content": "a"}]}, f": {NO_EXPORT}"),
         ([claude(), {"name": "b"}], f": entry 2: {NO_EXPORT}"),
-        ('{"chats": ', ":1: is not JSON (Expecting value, column 11); export the chats again"),
-        ('[{"mapping": {}},', ":1: is not JSON (Expecting value, column 18); export the chats again"),
+        ('{"chats": ', ":1: is not JSON (a value is missing, column 11); export the chats again"),
+        ('[{"mapping": {}},', ":1: is not JSON (a value is missing, column 18); export the chats again"),
         ("PK\x03\x04", ": is a zip archive, or a document in one; unpack it, and give the file in it, or save the "
          "document as text"),
         ("[" * 100_000, ":1: is not JSON (nested too deep); export the chats again"),

@@ -79,11 +79,11 @@ OBJECTS = "write one object a line, or one array of objects"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "cut', f"is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
+        ('{"text": "cut', f"is not JSON (a text has no end, column 10); {OBJECTS}"),
         ("[" * 100_000, "is not JSON ("),
         ('"a"', f"is a string; {OBJECTS}"),
         ('["a"]', f"is a string; {OBJECTS}"),
-        ('[{"text": "a"}] 1', f"is not JSON (Extra data, column 17); {OBJECTS}"),
+        ('[{"text": "a"}] 1', f"is not JSON (something follows the value, column 17); {OBJECTS}"),
         ("{}", f"is empty; {WANTED}"),
         ({"query": "a", "reply": "b"}, f'has "query" and "reply"; {WANTED}'),
         ({"prompt": "a"}, f'has no "completion"; {WANTED}'),
@@ -343,9 +343,9 @@ def test_entries_of_an_array_have_their_lines(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"text": "a"}\nb\n', f":2: is not JSON (Expecting value, column 1); {OBJECTS}"),
-        ('[{"text": "a"},\n{"text": "b"},\n]', f":3: is not JSON (Expecting value, column 1); {OBJECTS}"),
-        ('[{"text": "a"},\n{"text": "b', f":2: is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
+        ('{"text": "a"}\nb\n', f":2: is not JSON (a value is missing, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b"},\n]', f":3: is not JSON (a value is missing, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b', f":2: is not JSON (a text has no end, column 10); {OBJECTS}"),
     ],
 )
 def test_json_of_another_name_that_is_damaged_is_refused(tmp_path, content, message):

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from mebp.data.arrow import find_kind, rows_of_arrow
 from mebp.data.content import check_no_nul, check_text
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error, json_trouble, translate_errors
 from mebp.files import file_version
 
 WANTED = "write one object a line, or one array of objects"
@@ -101,9 +101,11 @@ class DataFile:
         try:
             return json.loads(text, object_hook=shrink)
         except json.JSONDecodeError as error:
-            raise _not_json(self.path, first_line + error.lineno - 1, error.msg, error.colno, self._wanted) from error
+            raise _not_json(
+                self.path, first_line + error.lineno - 1, json_trouble(error), error.colno, self._wanted
+            ) from error
         except (ValueError, RecursionError) as error:
-            raise Error(f"{self.path}:{first_line}: is not JSON ({_too_much(error)}); {self._wanted}") from error
+            raise Error(f"{self.path}:{first_line}: is not JSON ({json_trouble(error)}); {self._wanted}") from error
 
     def _not_text(self, line: int, offset: int) -> Error:
         return Error(f"{self.path}:{line}: is not UTF-8 at byte {offset} of the file; convert it")
@@ -127,11 +129,6 @@ def _not_json(path: Path, line: int, what: str, column: int, wanted: str) -> Err
     return Error(f"{path}:{line}: is not JSON ({what}, column {column}); {wanted}")
 
 
-def _too_much(error: Exception) -> str:
-    """Where Python reads no further, in our words."""
-    return "nested too deep" if isinstance(error, RecursionError) else "a number of thousands of digits"
-
-
 class _Array:
     """The entries of one array, of which no more is held than the entry that is being read."""
 
@@ -149,7 +146,7 @@ class _Array:
         else:
             yield from self._values()
         if self._next():
-            raise self._wrong("Extra data", self._position)
+            raise self._wrong("something follows the value", self._position)
 
     def _values(self) -> Iterator[tuple[int, object]]:
         while True:
@@ -158,7 +155,7 @@ class _Array:
             yield self._line, self._value()
             character = self._next()
             if character not in (",", "]"):
-                raise self._wrong("Expecting ',' delimiter", self._position)
+                raise self._wrong("a comma is missing", self._position)
             self._position += 1
             if character == "]":
                 return
@@ -183,9 +180,11 @@ class _Array:
             except json.JSONDecodeError as error:
                 near = error.pos >= len(self._text) - _UNSURE or error.msg.startswith("Unterminated string")
                 if not near or not self._read_more():
-                    raise self._wrong(error.msg, error.pos) from error
+                    raise self._wrong(json_trouble(error), error.pos) from error
             except (ValueError, RecursionError) as error:
-                raise Error(f"{self._path}:{self._line}: is not JSON ({_too_much(error)}); {self._wanted}") from error
+                raise Error(
+                    f"{self._path}:{self._line}: is not JSON ({json_trouble(error)}); {self._wanted}"
+                ) from error
 
     def _read_more(self) -> bool:
         """As much again as is there, so that a long entry is not looked at too often."""
