@@ -368,3 +368,20 @@ def test_an_array_without_entries_is_refused(tmp_path):
     with pytest.raises(Error) as caught:
         read_samples(tmp_path / "data.json")
     assert str(caught.value) == f"{tmp_path}/data.json: has no samples; give another file"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{\n"text": "a\xff"}', ":2: is not UTF-8 at byte 12 of the file; convert it"),
+        (b'{\n"text":\n"a\0"}', ":3: has a NUL byte at byte 12 of the file, as no text has; give text, or JSON lines"),
+    ],
+)
+def test_bytes_that_one_object_over_lines_cannot_have(tmp_path, content, message):
+    path = tmp_path / "data.json"
+    path.write_bytes(content)
+    with pytest.raises(Error) as caught:
+        read_samples(path)
+    assert str(caught.value) == f"{path}{message}"
+    path.write_bytes(b'\xef\xbb\xbf{\n"text": "a"}')
+    assert read_samples(path) == [Document(f"{path}:1", "a")]
