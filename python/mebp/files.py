@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error, json_trouble, translate_errors
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
@@ -135,8 +135,11 @@ def read_json(path: Path, advice: str) -> dict:
 
 def parse_object(what: str, text: str | bytes, advice: str) -> dict:
     """The JSON object that `text` is, which is called `what` in an error."""
-    with translate_errors(f"{what}: is not JSON", advice, (ValueError, RecursionError)):
+    try:
         value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        place = f", line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Error(f"{what}: is not JSON ({json_trouble(error)}{place}); {advice}") from error
     if not isinstance(value, dict):
         raise Error(f"{what}: is not a JSON object; {advice}")
     return value

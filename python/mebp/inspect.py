@@ -23,7 +23,7 @@ def inspect(path: str | os.PathLike[str]) -> dict:
 
 def describe(bundle: object) -> dict:
     """The same of a bundle that the runtime has opened."""
-    with translate_errors("manifest.json", _ADVICE, UnicodeDecodeError):
+    with translate_errors("manifest.json: is not UTF-8", _ADVICE, UnicodeDecodeError):
         manifest = bundle.manifest()
     return {"manifest": parse_object("manifest.json", manifest, _ADVICE), **json.loads(bundle.describe())}
 

@@ -122,6 +122,6 @@ def test_wrong_texts(folder, tmp_path, capsys):
     binary = tmp_path / "binary.txt"
     binary.write_bytes(b"\xff\xfe\xff")
     assert main(["audit", str(edge), "--text", str(binary)]) == 2
-    assert capsys.readouterr().err.startswith(f"mebp: {binary}: is no text in UTF-8")
+    assert capsys.readouterr().err.startswith(f"mebp: {binary}: is not UTF-8 at byte ")
     with pytest.raises(mebp.Error, match="^the text is shorter than two tokens, so that none predicts another"):
         audit(edge, ids=np.array([[3]], np.int32))

@@ -220,7 +220,7 @@ def test_a_template_that_is_not_jinja_is_refused(tmp_path):
         (
             "generation_config.json",
             b"",
-            "generation_config.json: is not JSON (Expecting value: line 1 column 1 (char 0))",
+            "generation_config.json: is not JSON (a value is missing, line 1, column 1)",
         ),
     ],
 )
@@ -424,3 +424,14 @@ def test_a_completion_of_messages_alone_counts(tmp_path):
     assert learned(data.rows[0], tokenizer) == "Only 🙂\nme.<|im_end|>"
     whole = load(tmp_path, tokenizer, {"messages": [*TURNS, USER, ANSWER]})
     assert data.rows[0].ids.tolist() == whole.rows[0].ids.tolist()
+
+
+def test_contents_are_parts_where_the_template_wants_them(tmp_path):
+    template = (
+        "{% for turn in messages %}{{ turn.role }}:{% for part in turn.content %}{% if part.type == 'text' %}"
+        "{{ part.text }}{% endif %}{% endfor %}<|im_end|>{% endfor %}"
+    )
+    make_tokenizer(tmp_path / "tokenizer", template)
+    tokenizer = Tokenizer(tmp_path)
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
+    assert ChatTemplate(tokenizer).render(turns) == "user:Who?<|im_end|>assistant:Me.<|im_end|>"

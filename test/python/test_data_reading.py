@@ -79,11 +79,11 @@ OBJECTS = "write one object a line, or one array of objects"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "cut', f"is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
+        ('{"text": "cut', f"is not JSON (a text has no end, column 10); {OBJECTS}"),
         ("[" * 100_000, "is not JSON ("),
         ('"a"', f"is a string; {OBJECTS}"),
         ('["a"]', f"is a string; {OBJECTS}"),
-        ('[{"text": "a"}] 1', f"is not JSON (Extra data, column 17); {OBJECTS}"),
+        ('[{"text": "a"}] 1', f"is not JSON (something follows the value, column 17); {OBJECTS}"),
         ("{}", f"is empty; {WANTED}"),
         ({"query": "a", "reply": "b"}, f'has "query" and "reply"; {WANTED}'),
         ({"prompt": "a"}, f'has no "completion"; {WANTED}'),
@@ -343,9 +343,9 @@ def test_entries_of_an_array_have_their_lines(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"text": "a"}\nb\n', f":2: is not JSON (Expecting value, column 1); {OBJECTS}"),
-        ('[{"text": "a"},\n{"text": "b"},\n]', f":3: is not JSON (Expecting value, column 1); {OBJECTS}"),
-        ('[{"text": "a"},\n{"text": "b', f":2: is not JSON (Unterminated string starting at, column 10); {OBJECTS}"),
+        ('{"text": "a"}\nb\n', f":2: is not JSON (a value is missing, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b"},\n]', f":3: is not JSON (a value is missing, column 1); {OBJECTS}"),
+        ('[{"text": "a"},\n{"text": "b', f":2: is not JSON (a text has no end, column 10); {OBJECTS}"),
     ],
 )
 def test_json_of_another_name_that_is_damaged_is_refused(tmp_path, content, message):
@@ -368,3 +368,20 @@ def test_an_array_without_entries_is_refused(tmp_path):
     with pytest.raises(Error) as caught:
         read_samples(tmp_path / "data.json")
     assert str(caught.value) == f"{tmp_path}/data.json: has no samples; give another file"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{\n"text": "a\xff"}', ":2: is not UTF-8 at byte 12 of the file; convert it"),
+        (b'{\n"text":\n"a\0"}', ":3: has a NUL byte at byte 12 of the file, as no text has; give text, or JSON lines"),
+    ],
+)
+def test_bytes_that_one_object_over_lines_cannot_have(tmp_path, content, message):
+    path = tmp_path / "data.json"
+    path.write_bytes(content)
+    with pytest.raises(Error) as caught:
+        read_samples(path)
+    assert str(caught.value) == f"{path}{message}"
+    path.write_bytes(b'\xef\xbb\xbf{\n"text": "a"}')
+    assert read_samples(path) == [Document(f"{path}:1", "a")]

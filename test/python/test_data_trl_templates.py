@@ -23,8 +23,6 @@ from support.textmodel import byte_tokenizer
 
 FOLDER = Path(sys.prefix) / "judges" / "trl" / "chat_templates"  # from where scripts/setup.sh puts TRL
 NAMES = sorted(file.name.removesuffix("_training.jinja") for file in FOLDER.glob("*_training.jinja"))
-# Their contents are lists of texts and images; a text has no place in them.
-NAMES = [name for name in NAMES if name not in ("idefics3", "llava_next")]
 
 MARK = re.compile(
     r"<[|｜][^<>\s]{1,40}[|｜]>|\[gMASK\]|<sop>|</?(?:think|tool_call|tool_response)>|<(?:start|end)_of_turn>"
@@ -38,7 +36,9 @@ ENDS = {
     "gemma": "<end_of_turn>",
     "glm": "<|endoftext|>",
     "gptoss": "<|return|>",
+    "idefics": "<end_of_utterance>",
     "llama": "<|eot_id|>",
+    "llava": "</s>",
     "muse": "<|eot|>",
     "phi": "<|endoftext|>",
 }
@@ -75,7 +75,8 @@ SAMPLES = {
     },
 }  # fmt: skip
 
-# What TRL learns beside what mebp does: the line break behind the end mark, the assistant's header, an empty thought.
+# What TRL learns beside what mebp does: what is behind the end mark (a line break, or llava_next's space), the
+# assistant's header, an empty thought.
 LINE, HEADER, THOUGHT = "line", "header", "thought"
 HEADERS = {
     "deepseek_r1_distill": ("<｜Assistant｜>", "<｜tool▁outputs▁end｜>"),
@@ -93,7 +94,9 @@ DIFFERENCES = {
     "gemma3": {LINE},
     "glm4moe": {THOUGHT},
     "gptoss": {HEADER},
+    "idefics3": {LINE},
     "lfm2": {LINE},
+    "llava_next": {LINE},
     "muse_glimmer": {HEADER},
     "nemotron_3_5_lightning": {LINE, THOUGHT},
     "nemotron_3_nano": {LINE, THOUGHT},
@@ -165,9 +168,10 @@ def without_differences(run: str, name: str, seen: set[str]) -> str:
     if empty:
         seen.add(THOUGHT)
         run = run[empty.end() :]
-    if run.endswith("\n"):
+    ended = run.removesuffix(" " if name == "llava_next" else "\n")
+    if ended != run:
         seen.add(LINE)
-    return run.removesuffix("\n")
+    return ended
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -185,7 +189,7 @@ def test_what_counts(backend, tmp_path, name):
     expected, refused = {}, {}
     for what, sample in SAMPLES.items():
         try:
-            expected[what] = reference.apply_chat_template(**renamed(sample), chat_template=original)["input_ids"]
+            expected[what] = reference.apply_chat_template(**renamed(sample, name), chat_template=original)["input_ids"]
         except (TemplateError, TypeError):
             refused[what] = sample
     data.write_text("".join(json.dumps(SAMPLES[what]) + "\n" for what in expected))
@@ -201,7 +205,7 @@ def test_what_counts(backend, tmp_path, name):
         assert found == [*ids, *([backend.token_to_id("<|user|>")] if name == "glm4moe" else [])], what
         counts = runs(backend, found, (row.labels >= 0).tolist())
         theirs = reference.apply_chat_template(
-            **renamed(SAMPLES[what]), chat_template=variant, return_assistant_tokens_mask=True
+            **renamed(SAMPLES[what], name), chat_template=variant, return_assistant_tokens_mask=True
         )
         if (name, what) in ELSEWHERE:
             assert counts == ELSEWHERE[name, what], what
@@ -212,8 +216,13 @@ def test_what_counts(backend, tmp_path, name):
     assert seen == DIFFERENCES.get(name, set())
 
 
-def renamed(sample: dict) -> dict:
-    return {"conversation": sample["messages"], "tools": sample.get("tools"), "tokenize": True, "return_dict": True}
+def in_parts(messages: list[dict]) -> list[dict]:
+    return [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+
+
+def renamed(sample: dict, name: str) -> dict:
+    messages = in_parts(sample["messages"]) if name in ("idefics3", "llava_next") else sample["messages"]
+    return {"conversation": messages, "tools": sample.get("tools"), "tokenize": True, "return_dict": True}
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 """How the errors of others become one line of ours."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from mebp.cli import main
-from mebp.errors import Error, reason, translate_errors
+from mebp.errors import Error, json_trouble, reason, translate_errors
 
 
 def translated(error: BaseException, *kinds: object) -> str:
@@ -48,3 +49,27 @@ def test_the_command_names_the_file_of_a_system_error(monkeypatch, capsys):
     assert main(["inspect", "a.mebp"]) == 2
     line = f"mebp: {Path('a.mebp')}: No space left on device; check the path and the free space on the disk\n"
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a value is missing"),
+        ("{1: 2}", "a name in double quotes is missing"),
+        ('{"a" 1}', "a colon is missing"),
+        ("[1 2]", "a comma is missing"),
+        ('"a', "a text has no end"),
+        ('"a\nb"', "a text has a line break or another control character"),
+        (r'"\q"', "a backslash begins no escape"),
+        (r'"\u12"', "a backslash begins no escape"),
+        ("1 1", "something follows the value"),
+        ("\ufeff1", "it begins with a byte order mark"),
+        ("[" * 100_000, "nested too deep"),
+        ("9" * 5_000, "a number of thousands of digits"),
+        (b'"\xff"', "not UTF-8"),
+    ],
+)
+def test_what_json_finds_wrong_is_said_in_our_words(text, said):
+    with pytest.raises((ValueError, RecursionError)) as raised:
+        json.loads(text)
+    assert json_trouble(raised.value) == said

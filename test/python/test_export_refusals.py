@@ -100,9 +100,9 @@ def test_no_config(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "is not JSON (Expecting value: line 1 column 1 (char 0)); download it again"),
+        ("", "is not JSON (a value is missing, line 1, column 1); download it again"),
         ("[]", "is not a JSON object; download it again"),
-        ("{", "is not JSON (Expecting property name"),
+        ("{", "is not JSON (a name in double quotes is missing"),
         (
             '{"model_type": "of-nobody"}',
             f"transformers {transformers.__version__} has no model type 'of-nobody'; update",

@@ -88,7 +88,7 @@ def test_json(path):
     path.write_text("[1]")
     assert refusal(read_json, path, "correct it") == f"{path}: is not a JSON object; correct it"
     path.write_text('{"a"')
-    reason = "Expecting ':' delimiter: line 1 column 5 (char 4)"
+    reason = "a colon is missing, line 1, column 5"
     assert refusal(read_json, path, "correct it") == f"{path}: is not JSON ({reason}); correct it"
     path.write_text("[" * 100_000)
     assert refusal(read_json, path, "correct it").startswith(f"{path}: is not JSON (")

@@ -4,20 +4,25 @@ is read or refused by one line, and nothing else is raised. The runtime's own re
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mebp.data.importing.apps import chats_of
+from mebp.data.importing.turns import conversations_of
 from mebp.data.reading import read_samples
 from mebp.data.reference_file import MadeFrom, ReferenceFile, open_reference
+from mebp.data.stream import opened
 from mebp.errors import Error
 from mebp.inspect import describe, storage_options
 from mebp.training import state
 from mebp.training.config import read_config
 from mebp.training.objectives.groups import _Scored
 from mebp.training.standing import Standing
+from support.chat_exports import chatgpt, chatgpt_message, claude, claude_message, telegram, telegram_message
 from support.opened import Opened
 
 MUTANTS = 1500
@@ -101,6 +106,32 @@ def test_data(tmp_path, name):
     lines = [json.dumps(line).encode() + b"\n" for line in LINES]
     arrays = [json.dumps([line, line]).encode() for line in LINES]
     hold(tmp_path / name, [2 * line for line in lines] + arrays, read_samples)
+
+
+def test_exports_of_chats(tmp_path):
+    spoken = [chatgpt_message("user", "a", {"content_type": "image"}), chatgpt_message("assistant", "b")]
+    linked = claude_message("assistant", "b", {"type": "text", "text": "c"}, uuid="2", parent_message_uuid="m1")
+    named = telegram(telegram_message("Ana", ["a", {"type": "link", "text": "b"}]), telegram_message("Ben", "c", 7))
+    exports = [
+        [chatgpt(*spoken), chatgpt(*spoken)],
+        [claude(claude_message("human", "a", parent_message_uuid=None, attachments=[{}]), linked)],
+        named,
+        {"chats": {"list": [named]}},
+    ]
+    seeds = [json.dumps(export, indent=1).encode() for export in exports]
+    seeds += [
+        "\u200e[31/12/24, 9:05:09\u202fPM] ~ Ana: Hi\nyou\n".encode(),
+        "[31/12/24, 21:05:09] Ana: a\n[1/1/25, 1:05:09\u202fAM] Ben: b \u200e<attached: a>\n".encode(),
+        b"31/12/24, 21:05 - Ana created it\n31/12/24, 21:05 - Ana: a\n31/12/24, 21:06 - Ben: b\n",
+    ]
+
+    def read(path: Path) -> None:
+        with opened(path) as file:
+            for app, chat in chats_of(path, file):
+                for turns in conversations_of(chat, app.learned or "Ben", 3600, Counter()):
+                    json.dumps(turns, ensure_ascii=False).encode()
+
+    hold(tmp_path / "export", seeds, read)
 
 
 def test_config(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.cli.session import add_adapter
-from mebp.errors import Error, reason
+from mebp.errors import Error
 from mebp.shared_options import add_shared
 from mebp.tables import Table
 from mebp.words import say
@@ -54,7 +54,7 @@ def _read(arguments: argparse.Namespace) -> "np.ndarray":
     try:
         text = arguments.text.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Error(f"{arguments.text}: is no text in UTF-8 ({reason(error)}); convert it") from error
+        raise Error(f"{arguments.text}: is not UTF-8 at byte {error.start}; convert it") from error
     ids = Tokenizer(arguments.bundle).encode_document(text)
     return np.array([ids[: inspect(arguments.bundle)["model"]["sequence"]]], np.int32)
 

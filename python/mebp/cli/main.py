@@ -21,6 +21,7 @@ from mebp.words import STANDARD_OUTPUT, say
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
     "train": "train an adapter on text or conversations",
+    "data": "make training data of chats that other apps export",
     "eval": "measure loss and perplexity on text or conversations",
     "rollout": "let a model write completions of prompts, for rewards to score",
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
@@ -41,7 +42,7 @@ _COMMANDS = {
 _FIRST = ("train", "eval", "chat", "generate", "merge")  # what people need first
 _OTHERS = {
     "models and bundles": ("export", "models", "inspect", "verify"),
-    "adapters and answers": ("adapter", "rollout"),
+    "data, adapters, answers": ("data", "adapter", "rollout"),
     "machines": ("devices", "parity", "calibrate"),
     "a model on two machines": ("serve", "certs", "wire", "audit"),
 }

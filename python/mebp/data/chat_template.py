@@ -2,6 +2,7 @@
 """The chat template of a model's tokenizer: conversations to text, as transformers renders them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from mebp.data.template_process import Answer, Asked, BeyondLimitError, Part, Refused, TemplateProcess, UnreadableError
@@ -11,6 +12,8 @@ from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
 Tool = Mapping[str, object]
+
+_PROBE = "A question that no template has."
 
 
 class ChatTemplate:
@@ -25,6 +28,7 @@ class ChatTemplate:
         what = f"{tokenizer.folder}: the chat template cannot be read"
         with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):
             self._marks = self._process.prepare()
+        self._takes_parts = self._wants_parts()
 
     def marks(self, tools: Sequence[Tool] | None) -> bool:
         """Whether what is rendered with these tools has {% generation %}."""
@@ -48,11 +52,30 @@ class ChatTemplate:
         Raises mebp.Error at the one with which the template goes beyond what templates may take.
         """
         try:
-            yield from self._process.render(asked)
+            yield from self._process.render(map(_in_parts, asked) if self._takes_parts else asked)
         except BeyondLimitError as error:
             raise Error(f"the model's chat template {error}") from error
         except UnreadableError as error:  # again, after the first process has ended
             raise Error(f"the model's chat template cannot be read: {error}") from error
+
+    def _wants_parts(self) -> bool:
+        """Whether contents have to be lists of parts: templates of models that see images leave out a text."""
+        asked = Asked([{"role": "user", "content": _PROBE}], None, [Part(1)])
+        try:
+            answers = [answer for (answer,) in self._process.render([asked, _in_parts(asked)])]
+        except (BeyondLimitError, UnreadableError):  # which is said of the first conversation
+            return False
+        return [isinstance(answer, str) and _PROBE in answer for answer in answers] == [False, True]
+
+
+def _in_parts(asked: Asked) -> Asked:
+    messages = [
+        {**message, "content": [{"type": "text", "text": message["content"]}]}
+        if isinstance(message.get("content"), str)
+        else message
+        for message in asked.messages
+    ]
+    return replace(asked, messages=messages)
 
 
 def accepted(answer: Answer) -> str:

@@ -6,14 +6,14 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from mebp.data.arrow import find_kind, rows_of_arrow
 from mebp.data.content import check_no_nul, check_text
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error, json_trouble, translate_errors
 from mebp.files import file_version
 
 WANTED = "write one object a line, or one array of objects"
@@ -26,8 +26,8 @@ _UNSURE = 16  # characters; JSON that is cut off is wrong at most so far before 
 class DataFile:
     """The text of an open file, in UTF-8; each of its methods reads it, so that one of them can be called once."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path, self._file = path, file
+    def __init__(self, path: Path, file: BinaryIO, wanted: str) -> None:
+        self.path, self._file, self._wanted = path, file, wanted
         head = file.peek(_BLOCK)[:_BLOCK]
         self.arrow = find_kind(head)  # a table that is no text, and has no head
         if not self.arrow:
@@ -54,20 +54,28 @@ class DataFile:
             line += content.count(b"\n")
 
     def text(self) -> str:
-        return "".join(self.blocks())
+        content = self._file.read()  # at once: parts of it and the whole take the memory twice
+        check_no_nul(self.path, 1, 0, content)
+        try:
+            return content.decode().removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise self._not_text(1 + content.count(b"\n", 0, error.start), error.start) from error
 
-    def entries(self) -> Iterator[tuple[int, object]]:
+    def entries(self, shrink: Callable[[dict], dict] | None = None) -> Iterator[tuple[int, object]]:
         """Each value of JSON, with the line that it begins in, or row of an Arrow table; raises mebp.Error for what is
-        neither."""
+        neither. Where all of a file is one object, each object in it is replaced by what `shrink` makes of it."""
         if self.arrow:
             yield from rows_of_arrow(self.path, self.arrow, self._file)
             return
         begin = self.head.lstrip()
         if begin.startswith("["):
-            yield from _Array(self.path, self.blocks()).entries()
+            yield from _Array(self.path, self.blocks(), self._wanted).entries()
         elif re.match(r"\{[ \t\r]*\n", begin):  # one object, spread over lines
             text = self.text()
-            yield 1 + text[: text.index("{")].count("\n"), self._parse(1, text)
+            line = 1 + text[: text.index("{")].count("\n")
+            value = self._parse(1, text, shrink)
+            del text  # which may take more memory than the value
+            yield line, value
         else:
             yield from ((number, self._parse(number, line)) for number, line in self._lines())
 
@@ -89,43 +97,43 @@ class DataFile:
             yield number, line if offset else line.removeprefix("\ufeff")
             offset += len(content)
 
-    def _parse(self, first_line: int, text: str) -> object:
+    def _parse(self, first_line: int, text: str, shrink: Callable[[dict], dict] | None = None) -> object:
         try:
-            return json.loads(text)
+            return json.loads(text, object_hook=shrink)
         except json.JSONDecodeError as error:
-            raise _not_json(self.path, first_line + error.lineno - 1, error.msg, error.colno) from error
+            raise _not_json(
+                self.path, first_line + error.lineno - 1, json_trouble(error), error.colno, self._wanted
+            ) from error
         except (ValueError, RecursionError) as error:
-            raise Error(f"{self.path}:{first_line}: is not JSON ({_too_much(error)}); {WANTED}") from error
+            raise Error(f"{self.path}:{first_line}: is not JSON ({json_trouble(error)}); {self._wanted}") from error
 
     def _not_text(self, line: int, offset: int) -> Error:
         return Error(f"{self.path}:{line}: is not UTF-8 at byte {offset} of the file; convert it")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[DataFile]:
-    """Raises mebp.Error, too, where the file changes meanwhile: what was read may be half of one version."""
+def opened(path: Path, wanted: str = WANTED) -> Iterator[DataFile]:
+    """`wanted` is what to do about a file that is not JSON where it has to be.
+
+    Raises mebp.Error, too, where the file changes meanwhile: what was read may be half of one version.
+    """
     with translate_errors(f"{path}: cannot be read", "check the path"), path.open("rb", buffering=_BLOCK) as file:
         before = os.fstat(file.fileno())
-        yield DataFile(path, file)
+        yield DataFile(path, file, wanted)
         after = os.fstat(file.fileno())
     if stat.S_ISREG(before.st_mode) and file_version(before) != file_version(after):
         raise Error(f"{path}: changed while it was read; try again when nothing writes to it")
 
 
-def _not_json(path: Path, line: int, what: str, column: int) -> Error:
-    return Error(f"{path}:{line}: is not JSON ({what}, column {column}); {WANTED}")
-
-
-def _too_much(error: Exception) -> str:
-    """Where Python reads no further, in our words."""
-    return "nested too deep" if isinstance(error, RecursionError) else "a number of thousands of digits"
+def _not_json(path: Path, line: int, what: str, column: int, wanted: str) -> Error:
+    return Error(f"{path}:{line}: is not JSON ({what}, column {column}); {wanted}")
 
 
 class _Array:
     """The entries of one array, of which no more is held than the entry that is being read."""
 
-    def __init__(self, path: Path, blocks: Iterator[str]) -> None:
-        self._path, self._blocks = path, blocks
+    def __init__(self, path: Path, blocks: Iterator[str], wanted: str) -> None:
+        self._path, self._blocks, self._wanted = path, blocks, wanted
         self._text, self._position = "", 0
         self._line, self._column = 1, 0  # of the text's first character; columns are counted from 0
         self._ended = False
@@ -138,7 +146,7 @@ class _Array:
         else:
             yield from self._values()
         if self._next():
-            raise self._wrong("Extra data", self._position)
+            raise self._wrong("something follows the value", self._position)
 
     def _values(self) -> Iterator[tuple[int, object]]:
         while True:
@@ -147,7 +155,7 @@ class _Array:
             yield self._line, self._value()
             character = self._next()
             if character not in (",", "]"):
-                raise self._wrong("Expecting ',' delimiter", self._position)
+                raise self._wrong("a comma is missing", self._position)
             self._position += 1
             if character == "]":
                 return
@@ -172,9 +180,11 @@ class _Array:
             except json.JSONDecodeError as error:
                 near = error.pos >= len(self._text) - _UNSURE or error.msg.startswith("Unterminated string")
                 if not near or not self._read_more():
-                    raise self._wrong(error.msg, error.pos) from error
+                    raise self._wrong(json_trouble(error), error.pos) from error
             except (ValueError, RecursionError) as error:
-                raise Error(f"{self._path}:{self._line}: is not JSON ({_too_much(error)}); {WANTED}") from error
+                raise Error(
+                    f"{self._path}:{self._line}: is not JSON ({json_trouble(error)}); {self._wanted}"
+                ) from error
 
     def _read_more(self) -> bool:
         """As much again as is there, so that a long entry is not looked at too often."""
@@ -200,4 +210,4 @@ class _Array:
 
     def _wrong(self, what: str, position: int) -> Error:
         line, column = self._place(position)
-        return _not_json(self._path, line, what, column + 1)
+        return _not_json(self._path, line, what, column + 1, self._wanted)

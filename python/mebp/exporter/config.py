@@ -11,9 +11,8 @@ import transformers
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-from mebp.errors import Error
+from mebp.errors import Error, sentence
 from mebp.exporter.foreign_code import name_left_out, without_code
-from mebp.exporter.library_words import sentence
 from mebp.exporter.offline import offline
 from mebp.words import listed
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.errors import Error
+from mebp.errors import Error, explained
 from mebp.exporter import packaged
-from mebp.exporter.library_words import explained
 from mebp.exporter.naming import HubName, hub_name, is_commit, shared_path
 from mebp.files import user_path
 from mebp.gguf.container import is_gguf

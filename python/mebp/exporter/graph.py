@@ -7,9 +7,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants_ir
 from transformers import PreTrainedModel
 
-from mebp.errors import Error
+from mebp.errors import Error, explained
 from mebp.exporter.assignment import join_assigned_parts
-from mebp.exporter.library_words import explained
 from mebp.exporter.masks import plain_masks
 from mebp.exporter.rotary import computed_tables
 

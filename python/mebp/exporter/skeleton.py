@@ -12,11 +12,10 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
-from mebp.errors import Error
+from mebp.errors import Error, explained
 from mebp.exporter import attention, experts
 from mebp.exporter.checkpoint import StoredTensor
 from mebp.exporter.config import why
-from mebp.exporter.library_words import explained
 from mebp.exporter.offline import offline
 from mebp.tasks import CAUSAL, TASKS
 from mebp.tensor_file import read_stored

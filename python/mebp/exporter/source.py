@@ -7,12 +7,11 @@ from pathlib import Path
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from mebp.errors import Error
+from mebp.errors import Error, explained
 from mebp.exporter import mxfp4
 from mebp.exporter.config import read_config
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
-from mebp.exporter.library_words import explained
 from mebp.exporter.naming import shared_name, shared_path
 from mebp.files import check_space, own_file, read_json
 from mebp.gguf.codes import kept_codes
