@@ -22,7 +22,7 @@ class Bytes:
     end_of_text = end_of_sequence = 256
     stop_tokens = (256,)
 
-    backend, before_text, unknown = None, (), None
+    backend, before_text, unknown, threads = None, (), None, 1
 
     def encode_together(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(text.encode()) for text in texts]
