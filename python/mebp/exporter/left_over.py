@@ -27,7 +27,8 @@ def check_left_over(
     """Names what nothing takes in one warning; raises Error where that would change what the modules present compute:
     a bias beside a weight that is read, or anything else within a layer. `pieces` are parameters in parts."""
     present = {path: module for path, module in model.named_modules() if path}
-    ignored = [re.compile(pattern) for pattern in model._keys_to_ignore_on_load_unexpected or ()]
+    of_class = model._keys_to_ignore_on_load_unexpected or ()  # by transformers, whatever the file says
+    ignored = [re.compile(of_transformers) for of_transformers in of_class]
     left: list[tuple[str, str]] = []  # a tensor's name, and the innermost module present that it lies in
     for stored in _untaken(model, checkpoint, pieces):
         spelled, inner = _innermost(stored.removeprefix(PEFT_PREFIX), model.base_model_prefix, present)
