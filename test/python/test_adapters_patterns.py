@@ -154,5 +154,5 @@ def is_ours(pattern: ast.expr) -> bool:
         parts = [ast.unparse(each.value) for each in pattern.values if isinstance(each, ast.FormattedValue)]
         # A name in capitals is a constant of a module.
         return all(part in OURS or part.strip("_").isupper() or part.startswith("re.escape(") for part in parts)
-    # `text` of adapters/patterns.py is one class, for one character; classes of transformers have patterns of their own.
+    # `text` of adapters/patterns.py is one class, for one character; transformers' classes have patterns of their own.
     return isinstance(pattern, ast.Constant) or ast.unparse(pattern) in ("text", "of_transformers")
