@@ -55,7 +55,7 @@ def reason(error: BaseException) -> str:
 def sentence(error: BaseException) -> str | None:
     """What the system says, or what a library's code raises itself; None for Python's own words, such as "'int' object
     has no attribute 'items'", which name nothing that a user knows."""
-    while error.__cause__ is not None:
+    while error.__cause__ is not None and not type(error).__module__.startswith("mebp."):
         error = error.__cause__
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
