@@ -41,8 +41,9 @@ assert "'mebp[cuda]'" in found["mlx-cpu"]["description"], found
 END
 # Neither a device that is not installed nor a connection takes the library that lies here.
 printf '\1\0\0\0%.0s' {1..256} >ids.bin
-for option in '--device mlx-cpu' '--connect 127.0.0.1:9'; do
-  ! mebp-run smollm2.mebp --tokens ids.bin --steps 1 $option >refused.txt 2>&1 || { echo "$option ran" >&2; exit 1; }
+mebpc model/model.onnx -o split.mebp --adapter private-lora --split private-lora | tail -n 1
+for trial in 'smollm2.mebp --device mlx-cpu' 'split.edge.mebp --connect 127.0.0.1:9 --plain-text'; do
+  ! mebp-run $trial --tokens ids.bin --steps 1 >refused.txt 2>&1 || { echo "$trial ran" >&2; exit 1; }
   tail -n 1 refused.txt
 done
 pip --isolated --disable-pip-version-check install -q --no-index --find-links wheels 'mebp[mlx-cpu]'
