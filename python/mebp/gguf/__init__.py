@@ -11,6 +11,11 @@ codes          which of a file's codes a bundle keeps
 """
 
 GGUF_SUFFIX = ".gguf"
+ROPE_FACTORS = "rope_freqs.weight"  # a tensor that transformers has no place for: it makes these itself
+
+# What to do where a file cannot be read as llama.cpp reads it, or written so that llama.cpp would.
+READ_ADVICE = "export the model's Hugging Face folder"
+WRITE_ADVICE = "write a folder for transformers instead (-o DIR)"
 
 # What a model's matrices are written as, as options call it: llama.cpp's name of the type, and of its file_type.
 GGUF_TYPES = {

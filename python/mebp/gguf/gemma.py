@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.gguf import READ_ADVICE, WRITE_ADVICE
 from mebp.gguf.container import Container
 from mebp.gguf.positions import rope_metadata
 
-_ADVICE = "write a folder for transformers instead (-o DIR)"
 _LOCAL_THETA = 10_000.0
 _PERIOD = 6  # every sixth layer attends to all
 _USUAL_SCALAR, _USUAL_WINDOW = 256, 4096  # of transformers' Gemma3TextConfig
@@ -22,7 +22,7 @@ def gemma_config(container: Container, config: Mapping, heads: int) -> dict[str,
     period = container.whole("gemma3.attention.sliding_window_pattern")
     if window and period == 1:
         raise Error(f"{container.path}: 'gemma3.attention.sliding_window_pattern' is 1, which llama.cpp cannot "
-                    "compute; export the model's Hugging Face folder")  # fmt: skip
+                    f"compute; {READ_ADVICE}")  # fmt: skip
     kinds = _order(count, _PERIOD if period is None else period) if window else ["full_attention"] * count
     theta = container.real("gemma3.rope.freq_base_swa", 1.0)
     local = {"rope_type": "default", "rope_theta": _LOCAL_THETA if theta is None else theta}
@@ -42,19 +42,19 @@ def gemma_metadata(config: Mapping, file: Path) -> dict[str, float | int]:
     windowed = "sliding_attention" in kinds
     period = next((each for each in (_PERIOD, *range(count + 2)) if kinds == _order(count, each)), None)
     if windowed and period is None:
-        raise Error(f"{file}: has layers with a window in an order that llama.cpp does not know; {_ADVICE}")
+        raise Error(f"{file}: has layers with a window in an order that llama.cpp does not know; {WRITE_ADVICE}")
     width = config.get("head_dim") or config["hidden_size"] // heads
     scalar = _scalar(count, config["hidden_size"], heads, width)
     found_scalar = config.get("query_pre_attn_scalar", _USUAL_SCALAR)
     if found_scalar != scalar:
         raise Error(f"{file}: has query_pre_attn_scalar {found_scalar}, and llama.cpp computes {scalar} in 'gemma3'; "
-                    f"{_ADVICE}")  # fmt: skip
+                    f"{WRITE_ADVICE}")  # fmt: skip
     if windowed and "rope.scaling.attn_factor" in rope_metadata(config, file):
         raise Error(f"{file}: has an attention_factor of its own in its positions, which llama.cpp computes in layers "
-                    f"with a window, too; {_ADVICE}")  # fmt: skip
+                    f"with a window, too; {WRITE_ADVICE}")  # fmt: skip
     for field in ("attn_logit_softcapping", "use_bidirectional_attention"):
         if config.get(field):
-            raise Error(f"{file}: has {field}, which llama.cpp does not compute in 'gemma3'; {_ADVICE}")
+            raise Error(f"{file}: has {field}, which llama.cpp does not compute in 'gemma3'; {WRITE_ADVICE}")
     found: dict[str, float | int] = {
         "attention.sliding_window": (config.get("sliding_window") or _USUAL_WINDOW) if windowed else 0
     }
@@ -70,7 +70,7 @@ def _local_positions(config: Mapping, file: Path) -> dict[str, float]:
     local = rope.get("sliding_attention") or {}
     if local.get("rope_type", "default") != "default":
         raise Error(f"{file}: has positions of type '{local['rope_type']}' in layers with a window, where llama.cpp "
-                    f"scales none; {_ADVICE}")  # fmt: skip
+                    f"scales none; {WRITE_ADVICE}")  # fmt: skip
     # Older files have a field of its own.
     theta = local.get("rope_theta") or config.get("rope_local_base_freq") or _LOCAL_THETA
     return {} if float(theta) == _LOCAL_THETA else {"rope.freq_base_swa": float(theta)}

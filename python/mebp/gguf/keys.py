@@ -6,9 +6,8 @@ key that nobody reads may change what the model computes. test/e2e/test_gguf_set
 """
 
 from mebp.errors import Error
+from mebp.gguf import READ_ADVICE
 from mebp.gguf.container import Container
-
-_ADVICE = "export the model's Hugging Face folder"
 
 # llama.cpp's key and the field of config.json that it is.
 DECODER_FIELDS = {
@@ -113,14 +112,14 @@ def check_keys(architecture: str, container: Container) -> None:
         if inner in _ONLY:
             if value != _ONLY[inner]:
                 raise Error(f"{container.path}: '{key}' is {_shown(value)}, and only {_shown(_ONLY[inner])} can be "
-                            f"read here; {_ADVICE}")  # fmt: skip
+                            f"read here; {READ_ADVICE}")  # fmt: skip
         elif inner in _AS_ALL:
             if value != container.metadata.get(prefix + _AS_ALL[inner]):
                 raise Error(f"{container.path}: '{key}' is {_shown(value)}, and '{prefix}{_AS_ALL[inner]}' is not; "
-                            f"{_ADVICE}")  # fmt: skip
+                            f"{READ_ADVICE}")  # fmt: skip
         else:
             raise Error(f"{container.path}: has the key '{key}', which is not known here and may change what the model "
-                        f"computes; {_ADVICE}")  # fmt: skip
+                        f"computes; {READ_ADVICE}")  # fmt: skip
 
 
 def _shown(value: object) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.gguf import READ_ADVICE, WRITE_ADVICE
 from mebp.gguf.architectures import Architecture
 from mebp.gguf.container import Container
 from mebp.gguf.gemma import gemma_config, gemma_metadata
@@ -12,8 +13,6 @@ from mebp.gguf.keys import DECODER_FIELDS, GPT2_FIELDS, check_keys
 from mebp.gguf.positions import read_rope, rope_metadata, rope_of
 from mebp.gguf.vocabulary import special_id
 
-_ADVICE = "write a folder for transformers instead (-o DIR)"
-_READ_ADVICE = "export the model's Hugging Face folder"
 _EMBEDDING = "token_embd.weight"
 _WIDEST_HEAD = 1 << 16
 _DAMAGED = "download it again"
@@ -38,14 +37,14 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
         for field, value in _GPT2_RULES.items():
             if config.get(field, value) != value:
                 raise Error(f"{file}: has {field} {config[field]}, which llama.cpp does not compute in 'gpt2'; "
-                            f"{_ADVICE}")  # fmt: skip
+                            f"{WRITE_ADVICE}")  # fmt: skip
         return {**found, "feed_forward_length": config.get("n_inner") or 4 * config["n_embd"]}
     heads = config["num_attention_heads"]
     width = config.get("head_dim") or config["hidden_size"] // heads
     turned = width * config.get("partial_rotary_factor", rope_of(config).get("partial_rotary_factor", 1.0))
     if turned != width and architecture.name not in _PARTLY_TURNED:
         raise Error(f"{file}: has positions in a part of each head, which llama.cpp does not compute in "
-                    f"'{architecture.name}'; {_ADVICE}")  # fmt: skip
+                    f"'{architecture.name}'; {WRITE_ADVICE}")  # fmt: skip
     found |= {
         "attention.head_count_kv": config.get("num_key_value_heads") or heads,
         "attention.key_length": width,
@@ -123,13 +122,13 @@ def ignored_window(architecture: Architecture, container: Container) -> str | No
     if not window or window >= (container.whole(f"{architecture.name}.context_length") or 0):
         return None
     return (f"{container.path}: '{key}' is {window}, which llama.cpp ignores in '{architecture.name}', and so does "
-            "mebp; export the model's Hugging Face folder if it has to count")  # fmt: skip
+            f"mebp; {READ_ADVICE} if it has to count")  # fmt: skip
 
 
 def _check_same(container: Container, key: str, value: int) -> None:
     found = container.whole(key, least=1)
     if found not in (None, value):
-        raise Error(f"{container.path}: '{key}' is {found}, and only {value} can be read here; {_READ_ADVICE}")
+        raise Error(f"{container.path}: '{key}' is {found}, and only {value} can be read here; {READ_ADVICE}")
 
 
 def _embedding(container: Container, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, int]:
@@ -152,7 +151,7 @@ def _window(architecture: Architecture, config: Mapping, file: Path) -> dict[str
         return gemma_metadata(config, file)
     window = config.get("sliding_window")
     if window and config.get("use_sliding_window", True) and window < config["max_position_embeddings"]:
-        raise Error(f"{file}: has a sliding window, which llama.cpp ignores in '{architecture.name}'; {_ADVICE}")
+        raise Error(f"{file}: has a sliding window, which llama.cpp ignores in '{architecture.name}'; {WRITE_ADVICE}")
     return {}
 
 
@@ -163,4 +162,4 @@ def _check_activation(architecture: Architecture, config: Mapping, file: Path) -
     allowed = _ACTIVATIONS.get(architecture.name, ("silu", "swish"))
     if config.get(field, allowed[0]) not in allowed:
         raise Error(f"{file}: has the activation '{config[field]}', and llama.cpp computes {allowed[0]} in "
-                    f"'{architecture.name}'; {_ADVICE}")  # fmt: skip
+                    f"'{architecture.name}'; {WRITE_ADVICE}")  # fmt: skip

@@ -3,17 +3,16 @@
 
 import math
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
 from mebp.exporter.template_files import DEFAULT
 from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
-from mebp.gguf import GGUF_TYPES
+from mebp.gguf import GGUF_TYPES, ROPE_FACTORS
 from mebp.gguf.architectures import architecture_of
 from mebp.gguf.fields import check_config
 from mebp.gguf.metadata import model_metadata
@@ -40,10 +39,11 @@ class ModelWriter:
         self._dtype, self._shapes = dtype, dict(shapes)
         self._names = {name: self._name(file, name) for name in shapes}
         check_config(self._config, file)
-        with _refused(f"{file}: has a field that is not as transformers writes it"):
+        # What the checks of single fields have missed.
+        with translate_errors(f"{file}: has a field that is not as transformers writes it", _ADVICE, _MALFORMED):
             self._metadata = model_metadata(self._architecture, self._config, file)
         self._check_metadata(file)
-        with _refused(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it"):
+        with translate_errors(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it", _ADVICE, _MALFORMED):
             self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
             self._templates = chat_templates(folder)
 
@@ -65,7 +65,7 @@ class ModelWriter:
         self._describe(writer, title)
         factors = rope_factors(self._config)
         if factors is not None:
-            writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes)
+            writer.add_tensor_info(ROPE_FACTORS, factors.shape, factors.dtype, factors.nbytes)
         for name, theirs in self._names.items():
             kind = gguf.GGMLQuantizationType[self._kind(name)]
             shape = self._stored_shape(name)
@@ -173,15 +173,6 @@ class ModelWriter:
             writer.add_array("tokenizer.chat_templates", others)
         for name in others:
             writer.add_string(f"tokenizer.chat_template.{name}", self._templates[name])
-
-
-@contextmanager
-def _refused(what: str) -> Iterator[None]:
-    """What the checks of single fields have missed."""
-    try:
-        yield
-    except _MALFORMED as error:
-        raise Error(f"{what}; {_ADVICE}") from error
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
+from mebp.gguf import READ_ADVICE, ROPE_FACTORS, WRITE_ADVICE
 from mebp.gguf.container import Container
 
-_ADVICE = "write a folder for transformers instead (-o DIR)"
-_READ_ADVICE = "export the model's Hugging Face folder"
-_FACTORS = "rope_freqs.weight"
 # Of Llama 3.1 and later; only the factor differs, and the file has what comes of it.
 _LLAMA3 = {
     "rope_type": "llama3",
@@ -44,7 +42,7 @@ def rope_metadata(config: Mapping, file: Path) -> dict[str, float | str | int]:
     if kind == "yarn":
         return found | _yarn_metadata(config, rope, file)
     if kind not in ("default", "llama3"):
-        raise Error(f"{file}: has positions of type '{kind}', which cannot be written as GGUF here; {_ADVICE}")
+        raise Error(f"{file}: has positions of type '{kind}', which cannot be written as GGUF here; {WRITE_ADVICE}")
     return found
 
 
@@ -54,7 +52,7 @@ def _yarn_metadata(config: Mapping, rope: Mapping, file: Path) -> dict[str, floa
     for field, value in _YARN.items():
         if rope.get(field) not in (None, value):
             raise Error(f"{file}: has {field} {rope[field]} in its positions, and llama.cpp computes {value}; "
-                        f"{_ADVICE}")  # fmt: skip
+                        f"{WRITE_ADVICE}")  # fmt: skip
     found = {"rope.scaling.type": "yarn", "rope.scaling.factor": factor,
              "rope.scaling.original_context_length": int(original)}  # fmt: skip
     wanted = rope.get("attention_factor")
@@ -79,20 +77,20 @@ def read_rope(container: Container, name: str, context: int) -> dict[str, object
         kind = "linear"  # files of 2023 have a factor alone
     if kind not in _KINDS:
         raise Error(f"{container.path}: '{kind_key}' is '{kind[:60]}', and {', '.join(_KINDS)} can be read here; "
-                    f"{_READ_ADVICE}")  # fmt: skip
+                    f"{READ_ADVICE}")  # fmt: skip
     factor_key, factor = _factor(container, name)
     is_scaled = kind != "none" and factor != 1
     if is_scaled and name in _NEVER_SCALED:
         raise Error(f"{container.path}: '{factor_key}' is {factor:g}, and positions that are scaled cannot be read in "
-                    f"'{name}'; {_READ_ADVICE}")  # fmt: skip
+                    f"'{name}'; {READ_ADVICE}")  # fmt: skip
     attention = container.real(attention_key, 0.0)
     if attention is not None and attention != 1:
         if kind != "yarn" or not is_scaled:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g} without YaRN, which cannot be read "
-                        f"here; {_READ_ADVICE}")  # fmt: skip
+                        f"here; {READ_ADVICE}")  # fmt: skip
         if name in _WINDOWED:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g}, and only 1 can be read in '{name}'; "
-                        f"{_READ_ADVICE}")  # fmt: skip
+                        f"{READ_ADVICE}")  # fmt: skip
         plain["attention_factor"] = attention * _attention_factor(factor)
     if is_scaled:
         plain |= {"rope_type": kind, "factor": factor}
@@ -112,14 +110,14 @@ def _factor(container: Container, name: str) -> tuple[str, float]:
         if found is not None:
             if 0 < found < 1:
                 raise Error(f"{container.path}: '{key}' is {found:g}, and only 0 and numbers from 1 on can be read "
-                            f"here; {_READ_ADVICE}")  # fmt: skip
+                            f"here; {READ_ADVICE}")  # fmt: skip
             return key, found or 1.0
     return keys[0], 1.0
 
 
 def read_factors(container: Container, architecture: str, config: dict) -> None:
     """The file has the factors of Llama 3 themselves, and transformers what they are made of."""
-    found = next((tensor for tensor in container.tensors if tensor.name == _FACTORS), None)
+    found = next((tensor for tensor in container.tensors if tensor.name == ROPE_FACTORS), None)
     if found is None:
         return
     factors, rope = container.values(found), config.get("rope_parameters", {})
@@ -129,8 +127,8 @@ def read_factors(container: Container, architecture: str, config: dict) -> None:
         rope |= {**_LLAMA3, "factor": float(factors.max())}
         expected = rope_factors(config)
     if expected is None or not np.allclose(factors, expected, rtol=1e-5):
-        raise Error(f"{container.path}: has factors of positions ({_FACTORS}) that are not those of Llama 3; export "
-                    "the model's Hugging Face folder")  # fmt: skip
+        raise Error(f"{container.path}: has factors of positions ({ROPE_FACTORS}) that are not those of Llama 3; "
+                    f"{READ_ADVICE}")  # fmt: skip
 
 
 def rope_factors(config: Mapping) -> np.ndarray | None:

@@ -5,10 +5,10 @@ meets it under another name."""
 from collections.abc import Mapping
 
 from mebp.errors import Error
+from mebp.gguf import READ_ADVICE, ROPE_FACTORS
 from mebp.gguf.architectures import Architecture
 from mebp.gguf.container import Container
 
-_READ_ADVICE = "export the model's Hugging Face folder"
 # A letter is an extent: h of the hidden states, q and k of all queries and keys, a of these with the values, f between
 # the layers of the feed-forward network and g of two of these, w of one head.
 _DECODER = {
@@ -30,9 +30,9 @@ def check_tensors(container: Container, architecture: Architecture, config: Mapp
             raise Error(f"{container.path}: tensor '{name}' has the shape {list(found[name])}, and by the file's keys "
                         f"it is {list(shape)}; download it again")  # fmt: skip
     for name in found:
-        if name not in expected and name != "rope_freqs.weight":
+        if name not in expected and name != ROPE_FACTORS:
             raise Error(f"{container.path}: has the tensor '{name}', which is not known in architecture "
-                        f"'{architecture.name}'; {_READ_ADVICE}")  # fmt: skip
+                        f"'{architecture.name}'; {READ_ADVICE}")  # fmt: skip
 
 
 def _expected(architecture: Architecture, config: Mapping) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ import numpy as np
 from mebp.errors import Error, translate_errors
 from mebp.extras import need_packages
 from mebp.files import check_space
+from mebp.gguf import READ_ADVICE, ROPE_FACTORS
 from mebp.gguf.architectures import Architecture, architecture_named
 from mebp.gguf.container import Container, StoredTensor, read_container
 from mebp.gguf.metadata import ignored_window, model_config
@@ -22,7 +23,6 @@ from mebp.gguf.vocabulary import can_restore, set_around_text, special_id, write
 from mebp.tensor_file import write_tensors
 from mebp.words import say
 
-_FACTORS = "rope_freqs.weight"
 _ROOM = "make room or choose another folder"
 _ENDS_OF_TURN = ("eot", "eom")  # llama.cpp ends a generation with these, too
 
@@ -57,7 +57,7 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
         raise Error(f"{file}: is not a model, for its general.type is {kind[:60]}; give the base model")
     architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
     names = {tensor.name: _name(file, architecture, tensor.name) for tensor in container.tensors
-             if tensor.name != _FACTORS}  # fmt: skip
+             if tensor.name != ROPE_FACTORS}  # fmt: skip
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         target.mkdir(exist_ok=True)
         config = _write_settings(container, architecture, target)
@@ -78,7 +78,7 @@ def _name(file: Path, architecture: Architecture, theirs: str) -> str:
     ours = architecture.from_gguf(module)
     if ours is None or parameter not in ("weight", "bias"):
         raise Error(f"{file}: has the tensor '{theirs}', which is not known in architecture '{architecture.name}'; "
-                    "export the model's Hugging Face folder")  # fmt: skip
+                    f"{READ_ADVICE}")  # fmt: skip
     return f"{ours}.{parameter}"
 
 
@@ -146,5 +146,5 @@ def _convert_tokenizer(file: Path, kind: str, target: Path) -> None:
             found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
         except Exception as error:
             raise Error(f"{file}: transformers cannot read its tokenizer, whose 'tokenizer.ggml.model' is "
-                        f"'{kind[:60]}'; export the model's Hugging Face folder") from error  # fmt: skip
+                        f"'{kind[:60]}'; {READ_ADVICE}") from error  # fmt: skip
         found.save_pretrained(target)
