@@ -69,7 +69,7 @@ def read_entries(path: str | os.PathLike[str], keys: Sequence[str], wanted: str)
     source = Source.of(path)
     for each in source.files():
         with opened(each) as file:
-            typed = not file.arrow and is_table(each, file.head)
+            typed = is_table(file)
             if file.head.strip() and file.head.lstrip()[0] not in "[{" and not typed:
                 raise Error(f"{each}: is not JSON; {wanted}")
             for where, entry in objects_of(each, file, source.columns, marks=False):

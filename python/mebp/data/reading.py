@@ -37,7 +37,7 @@ class SampleFiles:
         """The same, with plain text in parts, each of which has to be read before the next sample."""
         for path in self._source.files():
             with opened(path) as file:
-                if file.arrow or is_table(path, file.head) or _is_json(path, file.head):
+                if file.arrow or is_table(file) or _is_json(path, file.head):
                     yield from self._samples(path, file)
                 elif self._source.columns:
                     raise Error(f"{path}: is plain text, which has no columns; leave --columns out")
@@ -96,8 +96,7 @@ def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True)
 
 def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> Iterator[tuple[str, dict]]:
     found = False
-    is_csv = not file.arrow and is_table(path, file.head)
-    for number, entry in rows_of(path, file, columns.theirs, marks) if is_csv else file.entries():
+    for number, entry in rows_of(path, file, columns.theirs, marks) if is_table(file) else file.entries():
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
         where = f"{path}:{number}"

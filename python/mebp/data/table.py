@@ -22,11 +22,14 @@ _KEYS = {key for key in KNOWN if key not in MARKS} | {"label"}  # a column "Weig
 _MARKED = {"0": 0, "0.0": 0, "false": False, "1": 1, "1.0": 1, "true": True}
 
 
-def is_table(path: Path, head: str) -> bool:
+def is_table(file: DataFile) -> bool:
     """By the file's name, or by the columns that a file of any other name begins with."""
-    if path.suffix.lower() in _NAMES:
+    if file.arrow:
+        return False
+    if file.path.suffix.lower() in _NAMES:
         return True
-    columns = {column.strip(" \t\r\"'").lower() for column in re.split(f"[{_DELIMITERS}]", head.split("\n", 1)[0])}
+    first = file.head.split("\n", 1)[0]
+    columns = {column.strip(" \t\r\"'").lower() for column in re.split(f"[{_DELIMITERS}]", first)}
     return any(columns >= expected for expected in _BEGINNINGS)
 
 
