@@ -2,8 +2,10 @@
 """The chat template of a model's tokenizer: conversations to text, as transformers renders them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from mebp.data.template_process import Answer, Asked, BeyondLimitError, Part, Refused, TemplateProcess, UnreadableError
 from mebp.errors import Error, translate_errors
@@ -29,6 +31,14 @@ class ChatTemplate:
         with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):
             self._marks = self._process.prepare()
         self._takes_parts = self._wants_parts()
+
+    @classmethod
+    def of_data(cls, tokenizer: Tokenizer, files: Sequence[Path]) -> "ChatTemplate":
+        """For the conversations in files. Where it writes the date, it is theirs: a run that goes on tomorrow sees the
+        same tokens."""
+        with translate_errors(f"{files[0]}: cannot be read", "check the path"):
+            now = datetime.fromtimestamp(max(file.stat().st_mtime for file in files))
+        return cls(tokenizer, now=now)
 
     def marks(self, tools: Sequence[Tool] | None) -> bool:
         """Whether what is rendered with these tools has {% generation %}."""
@@ -76,6 +86,15 @@ def _in_parts(asked: Asked) -> Asked:
         for message in asked.messages
     ]
     return replace(asked, messages=messages)
+
+
+@contextmanager
+def blamed_on(where: str) -> Iterator[None]:
+    """An error in the block is about the conversation there."""
+    try:
+        yield
+    except Error as error:
+        raise Error(f"{where}: {error}; change the conversation") from error
 
 
 def accepted(answer: Answer) -> str:

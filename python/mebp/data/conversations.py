@@ -2,14 +2,13 @@
 """Conversations as rows of tokens in which the assistant's turns count."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
-from mebp.data.chat_template import ChatTemplate, accepted
+from mebp.data.chat_template import ChatTemplate, accepted, blamed_on
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
 from mebp.data.spans import Between, Span, answers_of, look_between, spans_by_signs, with_signs
@@ -79,7 +78,7 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
             continue
         spans = each.spans
         if None in spans:
-            with _blamed_on(sample):
+            with blamed_on(sample.where):
                 spans = spans_by_signs(sample, each, next(signed), ends)
         yield _with_ends(_learned_turns(sample, each.text, spans), sample, ends)
 
@@ -87,7 +86,7 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
 def _first_look(
     sample: Conversation, rendered: Iterator[list[Answer]], template: ChatTemplate, ends: TurnEnds
 ) -> Turns | Between:
-    with _blamed_on(sample):
+    with blamed_on(sample.where):
         text, *others = next(rendered)
         text = accepted(text)
         if template.marks(sample.tools):
@@ -99,14 +98,6 @@ def _first_look(
                 return Turns(text, kept, marked=True, complete=True)
             _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
     return look_between(answers_of(sample), text, others, len(sample.messages), ends.thought)
-
-
-@contextmanager
-def _blamed_on(sample: Conversation) -> Iterator[None]:
-    try:
-        yield
-    except Error as error:
-        raise Error(f"{sample.where}: {error}; change the conversation") from error
 
 
 def _with_ends(turns: Turns, sample: Conversation, ends: TurnEnds) -> Turns:

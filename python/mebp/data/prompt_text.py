@@ -3,16 +3,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from mebp.data.chat_template import ChatTemplate, accepted
+from mebp.data.chat_template import ChatTemplate, accepted, blamed_on
 from mebp.data.json_values import read_string
 from mebp.data.template_process import Answer, Asked, Part
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
 Message = Mapping[str, object]
@@ -49,7 +48,7 @@ class PromptTokens:
         """files: where they are from, for templates that write the date; vocabulary: tokens that the model knows, to
         which all ids are held."""
         self._files, self._tokenizer, self._vocabulary = files, tokenizer, vocabulary
-        self._ends = PromptEnds(tokenizer)
+        self.ends = PromptEnds(tokenizer, lambda: self._template)
         self.retokenized = 0  # completions whose first token would else reach back into the prompt
 
     def read(self, texts: Sequence[PromptText]) -> Iterator[tuple[list[int], list[list[int]]]]:
@@ -78,22 +77,17 @@ class PromptTokens:
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-        with translate_errors(f"{self._files[0]}: cannot be read", "check the path"):
-            now = datetime.fromtimestamp(max(file.stat().st_mtime for file in self._files))
-            return ChatTemplate(self._tokenizer, now=now)
+        return ChatTemplate.of_data(self._tokenizer, self._files)
 
     def _ids(self, text: PromptText, rendered: Iterator[list[Answer]]) -> tuple[list[int], list[list[int]]]:
-        where, ends = text.where, self._ends.after(text.prompt)
+        where, ends = text.where, self.ends.after(text.prompt)
         if isinstance(text.prompt, str):
             start, encode = text.prompt, self._tokenizer.encode_document
             wholes = [start + completion for completion in text.completions.values()]
         else:
             encode = self._tokenizer.encode
-            try:
+            with blamed_on(where):
                 start, *wholes = [accepted(next(rendered)[0]) for _ in range(1 + len(text.completions))]
-            except Error as error:
-                raise Error(f"{where}: {error}; change the conversation") from error
             if not all(whole.startswith(start) for whole in wholes):
                 start = start.removesuffix(ends.thought)
         prompt_ids = self.checked(where, encode(start), "the prompt")

@@ -15,7 +15,6 @@ from mebp.data.prompt_text import PromptTokens, check_kept_out, read_written
 from mebp.data.prompts import Prompt, read_prompt
 from mebp.data.reading import json_objects
 from mebp.data.sources import Source
-from mebp.data.turn_ends import PromptEnds
 from mebp.data.unknown import unknown_notes
 from mebp.errors import Error
 from mebp.numbers import LARGEST_SCORE, as_float
@@ -128,7 +127,6 @@ def _with_null(values: np.ndarray) -> list[float | None]:
 class _Reader:
     def __init__(self, tokens: PromptTokens, tokenizer: Tokenizer, length: int, least: int) -> None:
         self._tokens, self._tokenizer, self._length, self._least = tokens, tokenizer, length, least
-        self._ends = PromptEnds(tokenizer)
 
     def prompts(self, entries: Sequence[tuple[str, dict]]) -> Iterator[Prompt]:
         texts = [read_prompt(where, entry) for where, entry in entries if "prompt_ids" not in entry]
@@ -184,7 +182,7 @@ class _Reader:
             return ids, meant
         if not text:
             raise Error(f'{where}: has no "text" and no "ids"; give one of them, and leave out what is empty')
-        ids, ends = [*self._tokenizer.encode(text)], self._ends.after(prompt.written)
+        ids, ends = [*self._tokenizer.encode(text)], self._tokens.ends.after(prompt.written)
         if ids and ids[-1] not in ends.stop:
             ids.append(ends.end)
         return ids, text

@@ -3,7 +3,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from mebp.data.reading import SampleFiles, TextStream
 from mebp.data.sources import Source
 from mebp.data.store import About, TokenWriter
 from mebp.data.unknown import Unknown
-from mebp.errors import Error, translate_errors
+from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 
 _MOST_NAMED = 10  # keys
@@ -120,10 +119,7 @@ class _Conversations:
         from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
         from mebp.data.turn_ends import turn_ends
 
-        # Where a template writes the date, it is the file's: a run that goes on tomorrow sees the same tokens.
-        with translate_errors(f"{files[0]}: cannot be read", "check the path"):
-            now = datetime.fromtimestamp(max(file.stat().st_mtime for file in files))
-            self._template = ChatTemplate(tokenizer, now=now)
+        self._template = ChatTemplate.of_data(tokenizer, files)
         self._ends = turn_ends(tokenizer, self._template)
         self._encoder = encoder
         self._samples = self._partial = self._endless = 0

@@ -2,7 +2,7 @@
 """Where an answer of the assistant ends: one rule for what is learned, for what stops a model that writes, and for what
 counts as a finished completion."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -104,8 +104,10 @@ def turn_ends(tokenizer: Tokenizer, template: ChatTemplate) -> TurnEnds:
 class PromptEnds:
     """What ends completions of prompts: of texts, and of turns that a chat template writes."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: Callable[[], ChatTemplate] | None = None) -> None:
+        """template: gives the tokenizer's, where somebody has it; asked for with the first prompt of turns."""
         self._tokenizer = tokenizer
+        self._template = template or (lambda: ChatTemplate(tokenizer))
         self._of_text = text_ends(tokenizer)
 
     def after(self, prompt: str | Sequence[object]) -> TurnEnds:
@@ -116,7 +118,7 @@ class PromptEnds:
         # Prompts that are given as ids need no template.
         if not has_template(self._tokenizer):
             return self._of_text
-        return turn_ends(self._tokenizer, ChatTemplate(self._tokenizer))
+        return turn_ends(self._tokenizer, self._template())
 
 
 @dataclass(frozen=True)
