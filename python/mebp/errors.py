@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one exception that this package raises on purpose, and how others become it."""
 
-import dis
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +74,8 @@ def explained(error: BaseException) -> str:
 
 def _is_said(error: BaseException) -> bool:
     """Whether a raise statement made it, or a package that is not in Python, and not the interpreter."""
+    import dis  # which only a failure needs
+
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -2,7 +2,7 @@
 """The export itself: source, skeleton, graph, weights, tokenizer, in this order."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -61,8 +61,10 @@ def write(
         checkpoint = unpack(checkpoint, stage.scratch, source.name)
         if TASKS[task].has_classes:
             checkpoint = _complete_head(skeleton, parameters, checkpoint, is_renamed, source.name, stage.scratch, say)
-        files = _refer(graph, parameters, skeleton, names, checkpoint, source.folder)
-        check_left_over(skeleton, checkpoint, find_pieces(checkpoint, skeleton), source.name)
+        pieces = find_pieces(checkpoint, skeleton)
+        prefix = skeleton.base_model_prefix
+        files = _refer(graph, parameters, names, checkpoint, pieces, prefix, source.folder)
+        check_left_over(skeleton, checkpoint, pieces, source.name)
         size = sum(file.stat().st_size for file in files) / 1e6
         say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
         place(files, stage.folder)
@@ -129,15 +131,15 @@ def _complete_head(
 def _refer(
     graph: ir.Model,
     parameters: Shapes,
-    skeleton: PreTrainedModel,
     names: Names,
     checkpoint: Checkpoint,
+    pieces: Mapping[str, Checkpoint],
+    prefix: str,
     folder: Path,
 ) -> list[Path]:
     """Lets parameters refer to where their bytes are; returns the files that they are in."""
-    pieces = find_pieces(checkpoint, skeleton)
     whole = {name: shape for name, shape in parameters.items() if name not in pieces}
-    located = locate(whole, names, skeleton.base_model_prefix, checkpoint, folder)
+    located = locate(whole, names, prefix, checkpoint, folder)
     refer(graph.graph, located)
     for name in (name for name in parameters if name in pieces):
         check_pieces(name, parameters[name], pieces[name])
