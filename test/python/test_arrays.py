@@ -33,14 +33,15 @@ def test_rows_of_different_lengths(rows):
 
 def test_what_numpy_makes_no_array_of():
     ragged = [np.ones((1, 2), int), np.ones((1, 3), int)]
-    assert refusal(arrays.token_array, "labels", ragged).startswith("labels cannot be made an array (")
+    assert refusal(arrays.token_array, "labels", ragged) == (
+        "labels cannot be made an array; give integers of shape [batch, sequence]"
+    )
     assert refusal(arrays.token_array, "labels", [1, 2]) == (
         "labels has shape [2]; give integers of shape [batch, sequence]"
     )
     for values in ([[1.0], [2.0, 3.0]], "a"):
         message = refusal(arrays.named_arrays, "gradient", {"w": values}, {"w": (2, 1)}, True)
-        assert message.startswith("gradient 'w' cannot be made an array (")
-        assert message.endswith("; give numbers of shape [2, 1]")
+        assert message == "gradient 'w' cannot be made an array; give numbers of shape [2, 1]"
 
 
 def test_lists_and_arrays_are_alike():
