@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import COLUMNS
-from mebp.compile_options import compile_option_helps, flag
+from mebp.cli.session import COLUMNS, add_compiling
+from mebp.compile_options import flag
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_machine(parser.add_argument_group("this machine").add_argument)
     add_connection(parser, trains=True)
     _add_objective(parser.add_argument_group("options of --objective").add_argument)
-    _add_compiler(parser.add_argument_group("options of mebpc, for a model").add_argument)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def _add_data(add: Callable) -> None:
@@ -177,12 +177,6 @@ def _add_objective(add: Callable) -> None:
     kinds = objective_kinds()
     for name, value, help in objective_helps():
         how = {"type": kinds[name], "metavar": value} if value else {"action": argparse.BooleanOptionalAction}
-        add(flag(name), **how, help=help)
-
-
-def _add_compiler(add: Callable) -> None:
-    for name, kind, value, help in compile_option_helps():
-        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
         add(flag(name), **how, help=help)
 
 
