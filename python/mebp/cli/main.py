@@ -151,6 +151,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise
+        if isinstance(error, ImportError) and not (error.name or "mebp").startswith("mebp"):
+            return _fail(f"the package {error.name} cannot be used ({reason(error)}); install it anew with pip")
         return _fail(f"unexpected {type(error).__name__}: {error}; set MEBP_TRACEBACK=1 to see where, and report it")
 
 
