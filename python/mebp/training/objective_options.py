@@ -15,6 +15,7 @@ from mebp.objectives.orpo import ORPOOptions
 from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
+from mebp.training.foreign_names import SAME
 from mebp.words import listed
 
 # What each objective's options are made into.
@@ -113,7 +114,9 @@ def objective_options(objective: str, given: Mapping[str, object]) -> dict[str, 
     for name in given:
         if name not in known:
             owners = [other for other, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
-            raise Error(f"{flag(name)} is an option of --objective {listed(owners, 'and')}, and this is {objective}")
+            other = f"; did you mean {listed(map(flag, SAME[name]))}?" if name in SAME else ""
+            owner = listed(owners, "and")
+            raise Error(f"{flag(name)} is an option of --objective {owner}, and this is {objective}{other}")
     options = {name: _listed(name, value) for name, value in given.items()}
     parts_of(objective, options)
     return options
