@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -61,6 +61,30 @@ EXIT_STATUSES = {
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **given: object) -> None:
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
+        self._first: Collection[str] = ()
+        self._others = ""
+
+    def begin_with(self, first: Collection[str], others: str) -> None:
+        """Lets --help show these options alone, by their names without dashes, with what the `others` are for, and
+        --help-all every one."""
+        self._first, self._others = first, others
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option, by objective, and exit")
+
+    def format_help(self) -> str:
+        if not self._first:
+            return self.format_all()
+        formatter = self._get_formatter()
+        formatter.add_text(f"usage: {self.prog} MODEL --data FILE [OPTIONS]")
+        formatter.add_text(self.description)
+        formatter.start_section(None)
+        formatter.add_arguments(self._positionals._group_actions)
+        formatter.add_arguments([self._option_string_actions[f"--{name}"] for name in self._first])
+        formatter.end_section()
+        formatter.add_text(f"{self.prog} --help-all shows the other options, too: {self._others}.")
+        return formatter.format_help()
+
+    def format_all(self) -> str:
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
@@ -121,6 +145,12 @@ class _MainParser(_Parser):
         lines += [f"  {what:<24} {', '.join(names)}" for what, names in _OTHERS.items()]
         lines += ["", "mebp COMMAND --help says what a command does, and its options."]
         return "\n".join([*lines, textwrap.fill(str(self.epilog), 80), ""])
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        say(parser.format_all(), end="")
+        parser.exit()
 
 
 class _Version(argparse.Action):
