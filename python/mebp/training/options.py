@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training run is asked to do."""
 
-import difflib
 import math
 import os
 import reprlib
@@ -17,6 +16,7 @@ from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
 from mebp.tasks import CAUSAL, FILL_MASK, TASKS
+from mebp.training.foreign_names import option_hint
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import objective_options
 from mebp.training.reports import programs
@@ -212,9 +212,8 @@ def find_name(written: str, kinds: Mapping[str, type]) -> str:
     """The option that `written` means, dashes for underscores allowed; raises mebp.Error where there is none."""
     name = written.replace("-", "_")
     if name not in kinds:
-        nearest = difflib.get_close_matches(name, kinds, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
-        raise Error(f"unknown option {_shortened(written)}; {hint}")
+        hint = option_hint(written, [kind.replace("_", "-") for kind in kinds], lambda option: option.replace("-", "_"))
+        raise Error(f"unknown option {_shortened(written)}; {hint or 'there are ' + ', '.join(kinds)}")
     return name
 
 
