@@ -61,6 +61,7 @@ EXIT_STATUSES = {
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **given: object) -> None:
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
+        self.refuse_elsewhere = lambda name: None  # raises Error for an option that another tool has, by its name
 
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
@@ -84,6 +85,8 @@ class _Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raises Error for arguments that nothing takes, with the option that the first may mean."""
         name = unknown[0].split("=")[0]
+        if name.startswith("--"):
+            self.refuse_elsewhere(name[2:].replace("-", "_"))
         nearest = difflib.get_close_matches(name, self._option_string_actions, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         what = "is not an option of this command" if name.startswith("-") else "is one argument too many"
