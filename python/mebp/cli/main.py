@@ -63,6 +63,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
         self._first: Collection[str] = ()
         self._others = ""
+        self.refuse_elsewhere = lambda name: None  # raises Error for an option that another tool has, by its name
 
     def begin_with(self, first: Collection[str], others: str) -> None:
         """Lets --help show these options alone, by their names without dashes, with what the `others` are for, and
@@ -114,6 +115,7 @@ class _Parser(argparse.ArgumentParser):
         name = unknown[0].split("=")[0]
         if not name.startswith("-"):
             self.error(f"'{name}' is one argument too many")
+        self.refuse_elsewhere(name.lstrip("-").replace("-", "_"))
         hint = option_hint(name, self.long_options(), _flag) or _elsewhere(name)
         self.error(f"'{name}' is not an option of this command{f'; {hint}' if hint else ''}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
 from mebp.cli.session import COLUMNS
-from mebp.compile_options import compile_option_helps, flag
+from mebp.compile_options import compile_option_helps, flag, refuse_of_mebpc
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -32,6 +32,7 @@ DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/da
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
+    parser.refuse_elsewhere = refuse_of_mebpc
     parser.add_argument(
         "bundle",
         type=Path,
@@ -161,7 +162,12 @@ def _add_files(add: Callable) -> None:
 
 
 def _add_machine(add: Callable) -> None:
-    add_shared(add, "spill", type=Path)
+    add(
+        "--spill-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)",
+    )
     add_shared(add, "profile", type=Path)
     add_shared(add, "threads", type=int)
     add_shared(add, "device")

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
+from mebp.compile_options import refuse_of_mebpc
 from mebp.data.columns import Columns
 from mebp.data.sources import Source, read_sources
 from mebp.errors import Error
@@ -81,7 +82,7 @@ class TrainingOptions:
     log: Path | None = None
     plot: Path | None = None
     report_to: str | None = None
-    spill: Path | None = None
+    spill_dir: Path | None = None
     profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"
@@ -212,6 +213,7 @@ def find_name(written: str, kinds: Mapping[str, type]) -> str:
     """The option that `written` means, dashes for underscores allowed; raises mebp.Error where there is none."""
     name = written.replace("-", "_")
     if name not in kinds:
+        refuse_of_mebpc(name)
         hint = option_hint(written, [kind.replace("_", "-") for kind in kinds], lambda option: option.replace("-", "_"))
         raise Error(f"unknown option {_shortened(written)}; {hint or 'there are ' + ', '.join(kinds)}")
     return name
@@ -246,6 +248,8 @@ def convert(name: str, value: object, kind: type) -> object:
             return several
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
+    if kind is str and isinstance(value, os.PathLike):  # of what names a file or something else
+        return os.fspath(value)
     if type(value) is not kind or kind in (tuple, list):  # these were returned above, if they are of the right things
         raise Error(f"{name} is {reprlib.repr(value)}; give {_KINDS[kind]}")
     return value
