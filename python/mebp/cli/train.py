@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import COLUMNS
-from mebp.compile_options import compile_option_helps, flag, refuse_of_mebpc
+from mebp.cli.session import COLUMNS, add_compiling
+from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_optimizer(parser.add_argument_group("the optimizer").add_argument)
     _add_evaluation(parser.add_argument_group("evaluation").add_argument)
     _add_files(parser.add_argument_group("files").add_argument)
-    _add_compiler(parser.add_argument_group("the model and its adapters, where MODEL is not a bundle").add_argument)
+    add_compiling(parser.add_argument_group("the model and its adapters, where MODEL is not a bundle").add_argument)
     _add_machine(parser.add_argument_group("this machine").add_argument)
     _add_objectives(parser)
     add_connection(parser, trains=True)
@@ -198,12 +198,6 @@ def _add_rewards(add: Callable) -> None:
         help="end a reward command, with all that it started, if a call takes longer (default: 300; 0: no limit)",
     )
     add("--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data")
-
-
-def _add_compiler(add: Callable) -> None:
-    for name, kind, value, help in compile_option_helps():
-        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
-        add(flag(name), **how, help=help)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,14 +5,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import chain
-from pathlib import Path
 
+from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
-from mebp.files import check_space, make_parent, read_bytes, scratch_folder
+from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.outputs import is_same
@@ -21,7 +20,7 @@ from mebp.split_options import CONNECTION, exposure, open_stream
 from mebp.tokenizer import Tokenizer
 from mebp.training import interrupts, state
 from mebp.training.evaluation import perplexity
-from mebp.training.keeping import PICTURE, TABLE, Keeper
+from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
 from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
 from mebp.training.objectives import Measured, Objective, make_objective
@@ -66,12 +65,13 @@ def train(
     progress: bool = True,
     command: str | None = None,
     began: Mapping[str, str] | None = None,
+    origin: Origin | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
     before is saved. `command` is told in the model card; None for that of `options`. `began`: what the state keeps of
-    the model that the bundle is of.
+    the model that the bundle is of. `origin`: what mebp.json has beside the adapter; None for the bundle alone.
     """
     check_installed(options.report_to)
     check_outputs(options)
@@ -90,7 +90,7 @@ def train(
         with told_by(say) if progress else nullcontext():
             objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
-        return _Run(options, objective, before, pauses, command, began).run(callback, progress)
+        return _Run(options, objective, before, pauses, command, began, origin).run(callback, progress)
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
@@ -137,18 +137,6 @@ def _check_budget(peak: int, budget: int) -> None:
         )
 
 
-def _load_adapter(session: Session, folder: Path) -> None:
-    """The policy's and, where there is another, the value's."""
-    session.load_adapter(folder)
-    if session.has_value_adapter:
-        with session.by_value_adapter():
-            session.load_adapter(folder)
-
-
-def _digest(adapter: Path) -> str:
-    return sha256(read_bytes(adapter / "adapter_model.safetensors", "check --adapter")).hexdigest()
-
-
 class _Run:
     def __init__(
         self,
@@ -158,6 +146,7 @@ class _Run:
         pauses: interrupts.Pauses,
         command: str | None,
         began: Mapping[str, str] | None,
+        origin: Origin | None,
     ) -> None:
         session, planned = _open_within_budget(options, objective)
         self.session = session
@@ -169,6 +158,7 @@ class _Run:
             session.model.check_space(options.model_out)
         self.options, self.objective, self.pauses = options, objective, pauses
         self.command, self.began = command or command_of(options), began
+        self.origin = origin or Origin.of_bundle(options.bundle)
         self.test_loss: float | None = None
         steps_per_epoch = objective.steps_per_epoch(session)
         self.total = options.total_steps(steps_per_epoch)
@@ -185,7 +175,7 @@ class _Run:
             "--accumulate": options.accumulate,
             "--schedule": options.schedule,
             "--warmup": options.warmup,
-            "--adapter": options.adapter and _digest(options.adapter),
+            "--adapter": options.adapter and adapter_digest(options.adapter),
         }
         if options.schedule != "constant":
             self.description["--steps"] = self.total  # the rates depend on it
@@ -206,12 +196,11 @@ class _Run:
                 if not all(isinstance(key, str) for key in state.records(stored, "reports").values()):
                     raise ValueError("a report has a key")
         elif options.adapter:
-            _load_adapter(self.session, options.adapter)
+            load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
-        self.keeper = Keeper(
-            options, self.session, self.description, self.standing, self.command, self.objective, self.began
-        )
+        told = self.command, self.objective, self.origin, self.began
+        self.keeper = Keeper(options, self.session, self.description, self.standing, *told)
         with (
             make_reporter(self.total, self.planned_bytes, progress) as reporter,
             interrupts.watched() as self.interrupted,
@@ -444,6 +433,8 @@ class _Run:
         elif self.keeper.folder:
             best = f"eval loss {self.standing.best_loss:.4f}, after step {self.standing.best_step}"
             reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")
+        if self.keeper.unlisted:
+            reporter.say(f"note: commands that use {self.keeper.folder} need --base: {self.keeper.unlisted}")
 
     def _test(self, log: RunLog, reporter: Reporter) -> None:
         if not self.objective.measures("test") or self.was_finished or not self._is_finished or self.failed:
@@ -471,7 +462,7 @@ class _Run:
             session.save_state(scratch / "last")
             try:
                 if self.options.adapter_out:
-                    _load_adapter(session, folder)
+                    load_adapter(session, folder)
                 else:
                     for name, values in session.model.read_trained(folder):
                         session.set_trainables({name: values})

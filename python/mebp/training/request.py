@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 
+from mebp.adapters.origin import Origin
 from mebp.building import Builder, Trained, is_bundle
 from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
@@ -85,10 +86,10 @@ class Request:
         for source in self._sources() if progress else ():
             if source.hub and source.hub.note:
                 say(source.hub.note)
-        bundle, model = self._bundle(progress)
+        bundle, model, origin = self._bundle(progress)
         asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
-        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began)
+        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
             say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
@@ -103,11 +104,11 @@ class Request:
             source.asked: str(source) for source in self._sources() if source.hub
         }
 
-    def _bundle(self, progress: bool) -> tuple[Path, str]:
-        """And what names the same model whenever it is asked for."""
+    def _bundle(self, progress: bool) -> tuple[Path, str, Origin]:
+        """And what names the same model whenever it is asked for, and how it was made."""
         training = self.training
         if is_bundle(training.bundle):
-            return training.bundle, str(training.bundle)
+            return training.bundle, str(training.bundle), Origin.of_bundle(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -143,7 +144,8 @@ class Request:
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            return Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+            built = Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+        return built.bundle, built.model, Origin.of_built(built, str(training.bundle))
 
     def _model(self, tell: Callable[[str], None]) -> str:
         """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
