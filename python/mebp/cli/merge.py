@@ -99,7 +99,8 @@ def _report(found: "Recompiled") -> str:
         lines.append(f"{again} the training")
     else:
         share = max(found.kept(own), 0)
-        lines.append(f"{again} {share:.0%} of what was gained; take --weights {advised or 'f32'}, or leave it unmerged")
+        other = f"compile with --weights {advised or 'f32'}, or leave it unmerged"
+        lines.append(f"{again} {share:.0%} of what was gained; {other}")
     return "\n".join(lines)
 
 

@@ -105,7 +105,7 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
         clip=options.clip,
         clip_recompute=options.clip_recompute,
         return_gradients=False,
-        spill_folder=options.spill,
+        spill_folder=options.spill_dir,
         profile=options.profile,
         stream=open_stream(
             options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
