@@ -16,7 +16,7 @@ from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.outputs import is_same
 from mebp.session import Session
-from mebp.split_options import CONNECTION, exposure, open_stream
+from mebp.split_options import exposure
 from mebp.tokenizer import Tokenizer
 from mebp.training import interrupts, state
 from mebp.training.evaluation import perplexity
@@ -24,6 +24,7 @@ from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_a
 from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
 from mebp.training.objectives import Measured, Objective, make_objective
+from mebp.training.opening import open_within_budget
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
@@ -44,7 +45,7 @@ class TrainingRun:
 
     records: list[Record]  # one for each step; of a resumed run that has a log, those before as well
     evaluations: list[Evaluation]
-    session: Session  # as the run left it
+    session: Session | None  # as the run left it; None where a model was planned and not compiled
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
@@ -93,50 +94,6 @@ def train(
         return _Run(options, objective, before, pauses, command, began, origin).run(callback, progress)
 
 
-def _open_session(options: TrainingOptions, objective: Objective) -> Session:
-    return Session(
-        options.bundle,
-        device=options.device,
-        threads=options.threads,
-        optimizer=options.optimizer,
-        lr=options.lr,
-        weight_decay=options.weight_decay,
-        **options.optimizer_options,
-        clip=options.clip,
-        clip_recompute=options.clip_recompute,
-        return_gradients=False,
-        spill_folder=options.spill_dir,
-        profile=options.profile,
-        stream=open_stream(
-            options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
-        ),
-        **objective.session_options(),
-    )
-
-
-def _open_within_budget(options: TrainingOptions, objective: Objective) -> tuple[Session, int]:
-    """The session, and the peak that is planned for it."""
-    while True:
-        session = _open_session(options, objective)
-        planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
-        budget = session.plan["budget_bytes"]
-        if not budget or planned <= budget or not objective.saves_memory():
-            _check_budget(planned, budget)
-            return session, planned
-        del session
-
-
-def _check_budget(peak: int, budget: int) -> None:
-    """Another optimizer, accumulation, clipping or objective than was planned for may need more than was promised."""
-    if budget and peak > budget:
-        raise Error(
-            f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate, --in-flight, --momentum or --value-model own, give --clip-recompute or no --clip, "
-            "take --optimizer sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective, "
-            "--value-adapter and --threads, too"
-        )
-
-
 class _Run:
     def __init__(
         self,
@@ -148,7 +105,7 @@ class _Run:
         began: Mapping[str, str] | None,
         origin: Origin | None,
     ) -> None:
-        session, planned = _open_within_budget(options, objective)
+        session, planned = open_within_budget(options, objective)
         self.session = session
         session.check_space(options.state, options.adapter_out)
         if options.model_out:
