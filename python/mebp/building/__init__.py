@@ -4,6 +4,7 @@
 fingerprint what a bundle is made of, as a short name
 length      the sequence length that the data asks for
 budget      the memory that is free
+pruning     what the cache holds, and its limit
 using       the bundle and the adapter of a command that uses what was trained
 """
 
@@ -19,6 +20,7 @@ from typing import TypeVar
 from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
 from mebp.building.length import choose_length, is_enough_to_share, model_limit
+from mebp.building.pruning import cache_limit, keep_within
 from mebp.cache import Cache
 from mebp.compile_options import AUTO, CompileOptions, as_arguments
 from mebp.compiler import plan_mebpc, run_mebpc
@@ -132,7 +134,7 @@ class Builder:
         exporting: Mapping[str, object],
         chosen: Mapping[str, object],
     ) -> Built:
-        name, cache, started = _entry_name(found), Cache(self.say), time.monotonic()
+        name, cache, started, limit = _entry_name(found), Cache(self.say), time.monotonic(), cache_limit()
 
         def compile(folder: Path) -> None:
             exported, kept = self._exported(cache, model, found, export_key, exporting)
@@ -147,6 +149,8 @@ class Builder:
         how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - started:.0f} s"
         self.say(f"{bundle}: the bundle, {how}")
         self.say(_summary(inspect(bundle)))
+        for line in keep_within(limit) if limit and not kept else ():
+            self.say(line)
         return Built(bundle, model, exporting, chosen, not kept)
 
     def _exported(
