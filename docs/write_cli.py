@@ -21,7 +21,8 @@ _INTRODUCTION = """\
 # Command line
 
 `mebp` is the Python command, `mebpc` the compiler and `mebp-run` the runtime alone. An error is one line on standard
-error that says what is wrong and what to do.
+error that says what is wrong and what to do. `mebp train --help` shows what one needs to train on text, and `mebp train
+--help-all` every option.
 """
 
 

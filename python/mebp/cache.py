@@ -62,7 +62,7 @@ class Cache:
         self._check_writable()
         path = self._folder / name
         make_parent(path, _ADVICE)  # and it stays: another process may be about to use it
-        with self._alone(path):
+        with self.alone(path):
             if path.is_dir():
                 return path, True
             with new_folder(path, _ADVICE) as folder:
@@ -85,7 +85,8 @@ class Cache:
         self._folder = beside
 
     @contextmanager
-    def _alone(self, path: Path) -> Iterator[None]:
+    def alone(self, path: Path) -> Iterator[None]:
+        """Keeps `path`, whose folder is there, to one process at a time."""
         lock = path.with_name(f".{path.name}.lock")
         handle = self._locked(lock)
         try:

@@ -240,7 +240,7 @@ def test_what_is_not_for_a_classifier_is_refused(trained, capsys):
         ({"model_type": "vit"}, "model type 'vit' takes images; --task classify trains encoders of text"),
         ({"model_type": "llama"}, "model type 'llama' is none of those that mebp trains to classify"),
         ({"model_type": "bert", "is_decoder": True}, '"is_decoder" is true, so its tokens do not see the later ones'),
-        ({"model_type": "bert", "id2label": {"0": "one"}}, "1 class; give at least two, with --classes"),
+        ({"model_type": "bert", "id2label": {"0": "one"}}, "1 class; give at least two, with mebp export --classes"),
         ({"model_type": "bert", "problem_type": "regression"}, "its problem_type is regression"),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",

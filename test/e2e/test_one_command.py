@@ -129,6 +129,14 @@ def test_every_option_arrives(model, cached, samples):
     stored = storage_options(description)
     assert (stored["weights"], stored["embedding_weights"], stored["precision"]) == ("bf16", "f32", "f32")
     assert (plan["budget_bytes"], plan["optimizer"], plan["momentum"], plan["threads"]) == (32_000_000, "sgd", 0.5, 1)
+    options = {"weights_for": "*.q_proj=f32", "adapter_seed": 3, "chunk_size": 16, "checkpoint_spacing": 1,
+               "loss_rows": 16, "loss_columns": 128, "spill": "checkpoints", "resident_limit": "64MB", "rates": "none",
+               "value_head": True, "entropy_bonus": True, "random_weights": 5}  # fmt: skip
+    description = inspect(mebp.train(model, samples, steps=1, progress=False, **options).session.path)
+    stated, plan = description["manifest"]["options"], description["plan"]
+    assert (stated["weights_for"], stated["lora"]["seed"], stated["value_head"]) == (["*.q_proj=f32"], 3, True)
+    assert (plan["chunk"], plan["spacing"], plan["loss_rows"], plan["loss_columns"]) == (16, 1, 16, 128)
+    assert plan["spill_checkpoints"] and plan["resident_limit"] == 64_000_000 and stated["entropy_bonus"]
     full = mebp.train(model, samples, steps=1, progress=False, train="full", train_targets="*norm*", weights="f32")
     assert all("norm" in name for name in full.session.trainables())
 

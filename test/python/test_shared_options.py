@@ -32,7 +32,7 @@ MEAN_MORE_THAN_ONE_THING = {
     "overwrite": "of what the command writes",
     "seed": "of the order of the data, or of mebpc's adapters",
     "seq-len": "the default is mebp train's own",
-    "spill": "a folder, or what mebpc lets a step keep there",
+    "spill": "mebp-run's is a folder",
     "steps": "the defaults differ",
     "threads": "mebpc plans for them",
 }

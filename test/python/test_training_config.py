@@ -41,8 +41,7 @@ def test_numbers(tmp_path, written, value):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("lr: 1\nlearning-rate: 1\n", ":2: unknown option 'learning-rate'; there are bundle, lr, steps, "
-                                      "clip_recompute, schedule, adapter_out"),
+        ("lr: 1\nlearning-rate: 1\n", ":2: unknown option 'learning-rate'; did you mean lr?"),
         ("adapter_uot: x\n", ":1: unknown option 'adapter_uot'; did you mean adapter_out?"),
         ("adapter-out: x\n\nadapter_out: y\n", ":3: 'adapter_out' is given twice, first in line 1; keep one"),
         ("steps: 1.5\n", ":1: steps is 1.5; give a whole number"),

@@ -31,7 +31,7 @@ def test_every_option_is_marked():
 
 def test_every_option_of_the_command_line_is_in_the_table():
     """Those beside it say what is read from where, or whom to trust, so no file has them."""
-    of_the_command = {action.dest for action in make_parsers()["train"]._actions} - {"help"}
+    of_the_command = {action.dest for action in make_parsers()["train"]._actions} - {"help", "help_all"}
     assert of_the_command - {"config", "allow_code"} == MARKS.keys()
 
 

@@ -4,6 +4,7 @@
 fingerprint what a bundle is made of, as a short name
 length      the sequence length that the data asks for
 budget      the memory that is free
+using       the bundle and the adapter of a command that uses what was trained
 """
 
 import re
@@ -56,26 +57,30 @@ class Trained:
 
 
 @dataclass(frozen=True)
+class Built:
+    """A bundle, and what makes it again."""
+
+    bundle: Path
+    model: str  # what names the same model whenever it is asked for: of a branch on the hub, its commit
+    exporting: Mapping[str, object]  # options of mebp export
+    compiling: Mapping[str, object]  # options of mebpc
+    is_new: bool  # it was not in the cache
+
+
+@dataclass(frozen=True)
 class Builder:
     """Says what it chose, line by line, and what it is doing, stage by stage."""
 
     say: Say
     stage: Say
 
-    def build(
-        self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]
-    ) -> tuple[Path, str]:
-        """The bundle of `model`, for what it is `trained` on, from the cache or made now; and what names the same model
-        whenever it is asked for: of a branch on the hub, its commit.
+    def build(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> Built:
+        """The bundle of `model`, for what it is `trained` on, from the cache or made now.
 
         also: options of mebpc that the run knows by itself.
         Raises mebp.Error where the model cannot be found, exported or compiled as asked.
         """
-        self.stage(f"looking for {model}")
-        found = find_model(model)
-        exact = found.origin if found.asked else model
-        if found.note:
-            self.say(found.note)
+        found = self._find(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
             classes = trained.classes(read_json(own_file(settings / "config.json"), "download the model again"))
@@ -88,6 +93,31 @@ class Builder:
                 self.say(f"--task {trained.task}: {len(classes)} classes, {', '.join(classes)}")
                 exporting["classes"] = ",".join(classes)
             export_key = export_fingerprint(found, settings, exporting)
+        return self._make(model, found, export_key, exporting, chosen)
+
+    def rebuild(self, model: str, exporting: Mapping[str, object], compiling: Mapping[str, object]) -> Built:
+        """The bundle of `model` that these options, those of another Built, make. Raises mebp.Error as `build` does."""
+        found = self._find(model)
+        with _settings(found) as settings:
+            export_key = export_fingerprint(found, settings, exporting)
+        return self._make(model, found, export_key, exporting, compiling)
+
+    def _find(self, model: str) -> Found:
+        self.stage(f"looking for {model}")
+        found = find_model(model)
+        if found.note:
+            self.say(found.note)
+        return found
+
+    def _make(
+        self,
+        model: str,
+        found: Found,
+        export_key: str,
+        exporting: Mapping[str, object],
+        chosen: Mapping[str, object],
+    ) -> Built:
+        exact = found.origin if found.asked else model
         name = re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
         cache, started = Cache(self.say), time.monotonic()
 
@@ -107,7 +137,7 @@ class Builder:
         how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - started:.0f} s"
         self.say(f"{bundle}: the bundle, {how}")
         self.say(_summary(inspect(bundle)))
-        return bundle, exact
+        return Built(bundle, exact, exporting, chosen, not kept)
 
     def _choose(
         self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions

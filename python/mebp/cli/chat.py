@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp chat NAME.mebp"""
+"""mebp chat MODEL"""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
-from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, say
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    add_model(parser)
     parser.add_argument("--system", metavar="TEXT", help="the system message (default: the template's own)")
     add_adapter(parser)
     parser.add_argument(
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sampling(parser)
     add_machine(parser)
     add_connection(parser)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.chat import Chat
     from mebp.tokenizer import Tokenizer
 
+    use(arguments)
     tokenizer = Tokenizer(arguments.bundle)
     chat = Chat(tokenizer, arguments.system)
     session = open_session(arguments, generates=True)

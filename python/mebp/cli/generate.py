@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp generate NAME.mebp --prompt TEXT"""
+"""mebp generate MODEL --prompt TEXT"""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
-from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, counted, say
 
@@ -22,7 +22,7 @@ _DEFAULT_NEW_TOKENS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    add_model(parser)
     parser.add_argument(
         "--prompt",
         action="append",
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object for each prompt")
     add_machine(parser)
     add_connection(parser)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_sampling(arguments)
     from mebp.tokenizer import Tokenizer
 
+    use(arguments)
     tokenizer = Tokenizer(arguments.bundle)
     chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
     session = open_session(arguments, generates=True)

@@ -2,13 +2,12 @@
 """Picks the subcommand and turns every failure into one line and an exit status."""
 
 import argparse
-import difflib
 import itertools
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +15,7 @@ from typing import NoReturn
 import mebp
 from mebp.errors import Error, reason
 from mebp.files import user_path
+from mebp.training.foreign_names import SAME, command_hint, option_hint, plain_name
 from mebp.words import STANDARD_OUTPUT, say
 
 _COMMANDS = {
@@ -61,6 +61,31 @@ EXIT_STATUSES = {
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **given: object) -> None:
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
+        self._first: Collection[str] = ()
+        self._others = ""
+        self.refuse_elsewhere = lambda name: None  # raises Error for an option that another tool has, by its name
+
+    def begin_with(self, first: Collection[str], others: str) -> None:
+        """Lets --help show these options alone, by their names without dashes, with what the `others` are for, and
+        --help-all every one."""
+        self._first, self._others = first, others
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option, by objective, and exit")
+
+    def format_help(self) -> str:
+        if not self._first:
+            return self.format_all()
+        formatter = self._get_formatter()
+        formatter.add_text(f"usage: {self.prog} MODEL --data FILE [OPTIONS]")
+        formatter.add_text(self.description)
+        formatter.start_section(None)
+        formatter.add_arguments(self._positionals._group_actions)
+        formatter.add_arguments([self._option_string_actions[f"--{name}"] for name in self._first])
+        formatter.end_section()
+        formatter.add_text(f"{self.prog} --help-all shows the other options, too: {self._others}.")
+        return formatter.format_help()
+
+    def format_all(self) -> str:
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise Error(f"{message}; see {self.prog} --help")
@@ -68,11 +93,15 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse, but what takes one value is given once: else the last one would win in silence."""
+        """As argparse, but what takes one value is given once: else the last one would win in silence. And an option
+        that is not there is told before one that is missing, which it may have been meant for."""
         seen: dict[int, str] = {}
         for word in itertools.takewhile(lambda word: word != "--", args or ()):
             name = word.split("=")[0] if word.startswith("--") else word[:2]
             action = self._option_string_actions.get(name)
+            is_option = word.startswith("--") and " " not in name  # as argparse has it: a text may begin so
+            if action is None and is_option and self._subparsers is None:
+                self.refuse([word])
             if action is None or isinstance(action, argparse._AppendAction):
                 continue
             if id(action) in seen:
@@ -84,10 +113,28 @@ class _Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raises Error for arguments that nothing takes, with the option that the first may mean."""
         name = unknown[0].split("=")[0]
-        nearest = difflib.get_close_matches(name, self._option_string_actions, n=1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        what = "is not an option of this command" if name.startswith("-") else "is one argument too many"
-        self.error(f"'{name}' {what}{hint}")
+        if not name.startswith("-"):
+            self.error(f"'{name}' is one argument too many")
+        self.refuse_elsewhere(name.lstrip("-").replace("-", "_"))
+        hint = option_hint(name, self.long_options(), _flag) or _elsewhere(name)
+        self.error(f"'{name}' is not an option of this command{f'; {hint}' if hint else ''}")
+
+    def long_options(self) -> list[str]:
+        """Without the dashes before them."""
+        return [option[2:] for option in self._option_string_actions if option.startswith("--")]
+
+
+def _flag(name: str) -> str:
+    return f"--{name}"
+
+
+def _elsewhere(name: str) -> str | None:
+    """The command that has what another trainer calls `name`."""
+    meant = SAME.get(plain_name(name), ())
+    parsers = make_parsers() if meant else {}
+    has = ((option, command) for command in (*_FIRST, *parsers) if command in parsers
+           for option in meant if option in parsers[command].long_options())  # fmt: skip
+    return next((f"mebp {command} has --{option} for it" for option, command in has), None)
 
 
 class _MainParser(_Parser):
@@ -100,6 +147,12 @@ class _MainParser(_Parser):
         lines += [f"  {what:<24} {', '.join(names)}" for what, names in _OTHERS.items()]
         lines += ["", "mebp COMMAND --help says what a command does, and its options."]
         return "\n".join([*lines, textwrap.fill(str(self.epilog), 80), ""])
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        say(parser.format_all(), end="")
+        parser.exit()
 
 
 class _Version(argparse.Action):
@@ -127,6 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
+        if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
+            hint = command_hint(given[0], _COMMANDS)
+            raise Error(f"'{given[0]}' is not a command{f'; {hint}' if hint else ''}; see mebp --help")
         parser, commands = _parser(*given[:1])
         parsed, unknown = parser.parse_known_args(given)
         if unknown:
@@ -151,15 +207,17 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise
+        if isinstance(error, ImportError) and not (error.name or "mebp").startswith("mebp"):
+            return _fail(f"the package {error.name} cannot be used ({reason(error)}); install it anew with pip")
         return _fail(f"unexpected {type(error).__name__}: {error}; set MEBP_TRACEBACK=1 to see where, and report it")
 
 
-def make_parsers() -> dict[str, argparse.ArgumentParser]:
+def make_parsers() -> dict[str, _Parser]:
     """Each command's own parser, by the command's name."""
     return _parser(*_COMMANDS)[1]
 
 
-def _parser(*chosen: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _parser(*chosen: str) -> tuple[_Parser, dict[str, _Parser]]:
     """The whole parser and the commands' own, which know their options where they are `chosen`: the other commands'
     modules need not be imported."""
     statuses = "; ".join(f"{status}: {EXIT_STATUSES[status]}" for status in (0, DISAGREES, FAILED))

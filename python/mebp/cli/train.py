@@ -7,24 +7,32 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import COLUMNS
-from mebp.compile_options import compile_option_helps, flag
+from mebp.cli.session import COLUMNS, add_compiling
+from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
 from mebp.session_options import optimizer_option_kinds
 from mebp.shared_options import add_shared
-from mebp.training.objective_options import objective_helps, objective_kinds
+from mebp.training.objective_options import PARTS, objective_helps, objective_kinds, owners_of
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
 
+# What --help shows: what one needs to train on text.
+FIRST = (
+    *("data", "eval", "epochs", "steps", "batch", "accumulate", "seq-len", "lr", "schedule", "warmup", "optimizer"),
+    *("lora-rank", "weights", "memory-budget", "adapter", "adapter-out", "state", "resume", "overwrite", "log", "seed"),
+    "help",
+)
+OTHERS = "preferences and rewards (--objective), encoders, optimizers, whole models, this machine"
 DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/data.md lists the forms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
+    parser.refuse_elsewhere = refuse_of_mebpc
     parser.add_argument(
         "bundle",
         type=Path,
@@ -50,10 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_optimizer(parser.add_argument_group("the optimizer").add_argument)
     _add_evaluation(parser.add_argument_group("evaluation").add_argument)
     _add_files(parser.add_argument_group("files").add_argument)
+    add_compiling(parser.add_argument_group("the model and its adapters, where MODEL is not a bundle").add_argument)
     _add_machine(parser.add_argument_group("this machine").add_argument)
+    _add_objectives(parser)
     add_connection(parser, trains=True)
-    _add_objective(parser.add_argument_group("options of --objective").add_argument)
-    _add_compiler(parser.add_argument_group("options of mebpc, for a model").add_argument)
+    parser.begin_with(FIRST, OTHERS)
 
 
 def _add_data(add: Callable) -> None:
@@ -173,13 +182,28 @@ def _add_files(add: Callable) -> None:
 
 
 def _add_machine(add: Callable) -> None:
-    add_shared(add, "spill", type=Path)
+    add(
+        "--spill-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)",
+    )
     add_shared(add, "profile", type=Path)
     add_shared(add, "threads", type=int)
     add_shared(add, "device")
 
 
-def _add_objective(add: Callable) -> None:
+def _add_objectives(parser: argparse.ArgumentParser) -> None:
+    several = parser.add_argument_group("of several objectives")
+    _add_rewards(several.add_argument)
+    groups = {(name,): parser.add_argument_group(f"of --objective {name}") for name in PARTS}
+    kinds = objective_kinds()
+    for name, value, help in objective_helps():
+        how = {"type": kinds[name], "metavar": value} if value else {"action": argparse.BooleanOptionalAction}
+        groups.get(tuple(owners_of(name)), several).add_argument(flag(name), **how, help=help)
+
+
+def _add_rewards(add: Callable) -> None:
     add("--reference", metavar="WHAT", help="base, initial, a PEFT folder or a file of its log-probabilities")
     add(
         "--reward",
@@ -194,16 +218,6 @@ def _add_objective(add: Callable) -> None:
         help="end a reward command, with all that it started, if a call takes longer (default: 300; 0: no limit)",
     )
     add("--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data")
-    kinds = objective_kinds()
-    for name, value, help in objective_helps():
-        how = {"type": kinds[name], "metavar": value} if value else {"action": argparse.BooleanOptionalAction}
-        add(flag(name), **how, help=help)
-
-
-def _add_compiler(add: Callable) -> None:
-    for name, kind, value, help in compile_option_helps():
-        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
-        add(flag(name), **how, help=help)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -83,8 +83,8 @@ def find_form(where: str, entry: Mapping[str, object]) -> Form:
     if "chosen" in entry and "rejected" in entry:
         reading = those_that(lambda traits: traits.form == "pairs")
         raise Error(
-            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective {reading}, or '
-            'keep what is chosen, as "completion"'
+            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; train on it with mebp train '
+            f'--objective {reading}, or keep what is chosen, as "completion"'
         )
     found, foreign = _form_of_keys(tuple(entry))
     if found is None:

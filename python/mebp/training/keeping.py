@@ -4,10 +4,13 @@
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from mebp import outputs
+from mebp.adapters.origin import Origin, discard_origin, write_origin
 from mebp.expert_adapters import adapted_parameters, unreached
+from mebp.files import read_bytes
 from mebp.inspect import inspect
 from mebp.model_folder import copy_templates, discard_templates
 from mebp.remote_adapters import adapter_kinds
@@ -33,6 +36,18 @@ def step_folders(folder: Path) -> list[Path]:
     return [file.parent for name in names for file in folder.glob(f"step-*/{name}")]
 
 
+def adapter_digest(adapter: Path) -> str:
+    return sha256(read_bytes(adapter / "adapter_model.safetensors", "check --adapter")).hexdigest()
+
+
+def load_adapter(session: Session, folder: Path) -> None:
+    """The policy's and, where there is another, the value's."""
+    session.load_adapter(folder)
+    if session.has_value_adapter:
+        with session.by_value_adapter():
+            session.load_adapter(folder)
+
+
 class Keeper:
     """Writes them, and knows of which step is what is there."""
 
@@ -44,12 +59,14 @@ class Keeper:
         standing: Standing,
         command: str,
         objective: Objective,
+        origin: Origin,
         began: Mapping[str, str] | None = None,
     ) -> None:
         self._options, self._description, self._standing = options, description, standing
         self._objective = objective
         self.session = session
-        self._command, self._began = command, began
+        self._command, self._origin, self._began = command, origin, began
+        self.unlisted: str | None = None  # why the adapter does not count as this machine's own
         self.reports: Reports | None = None
         self._kept: dict[str, tuple[int, Path]] = {}
         self._model = options.model_out is not None
@@ -77,6 +94,7 @@ class Keeper:
                 for file in {CONFIG, *(kind.file for kind in adapter_kinds()), *VALUE_FILES}:
                     (folder / file).unlink(missing_ok=True)
                 discard_card(folder)
+                discard_origin(folder)
                 discard_templates(folder)
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
@@ -124,6 +142,7 @@ class Keeper:
             text = make_card(self._options, self.session, self._description, self._standing, self._command,
                              self._objective.has_perplexity)  # fmt: skip
             write_card(folder, text)
+            self.unlisted = write_origin(folder, self._origin)
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
 

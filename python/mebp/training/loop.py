@@ -5,14 +5,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import chain
-from pathlib import Path
 
+from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
-from mebp.files import check_space, make_parent, read_bytes, scratch_folder
+from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.outputs import is_same
@@ -22,11 +21,11 @@ from mebp.tokenizer import Tokenizer
 from mebp.training import defaults, interrupts, state
 from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
-from mebp.training.keeping import PICTURE, TABLE, Keeper
+from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
 from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
 from mebp.training.objectives import Measured, Objective, make_objective
-from mebp.training.opening import load_adapter, open_within_budget
+from mebp.training.opening import open_within_budget
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
@@ -68,12 +67,13 @@ def train(
     progress: bool = True,
     command: Callable[[TrainingOptions], str] = command_of,
     began: Mapping[str, str] | None = None,
+    origin: Origin | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
     before is saved. `command` makes of the options what is told in the model card. `began`: what the state keeps of
-    the model that the bundle is of.
+    the model that the bundle is of. `origin`: what mebp.json has beside the adapter; None for the bundle alone.
     """
     options = defaults.as_begun(options)
     check_installed(options.report_to)
@@ -93,11 +93,7 @@ def train(
         with told_by(say) if progress else nullcontext():
             objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
-        return _Run(options, objective, before, pauses, command, began).run(callback, progress)
-
-
-def _digest(adapter: Path) -> str:
-    return sha256(read_bytes(adapter / "adapter_model.safetensors", "check --adapter")).hexdigest()
+        return _Run(options, objective, before, pauses, command, began, origin).run(callback, progress)
 
 
 class _Run:
@@ -109,6 +105,7 @@ class _Run:
         pauses: interrupts.Pauses,
         command: Callable[[TrainingOptions], str],
         began: Mapping[str, str] | None,
+        origin: Origin | None,
     ) -> None:
         session, planned = open_within_budget(options, objective)
         self.session = session
@@ -119,6 +116,7 @@ class _Run:
             )
             session.model.check_space(options.model_out)
         self.objective, self.pauses = objective, pauses
+        self.origin = origin or Origin.of_bundle(options.bundle)
         steps_per_epoch = objective.steps_per_epoch(session)
         given = options
         options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))
@@ -142,7 +140,7 @@ class _Run:
             "--schedule": self.schedule,
             "--warmup": options.warmup,
             "--warmup-ratio": options.warmup_ratio,
-            "--adapter": options.adapter and _digest(options.adapter),
+            "--adapter": options.adapter and adapter_digest(options.adapter),
         }
         if self.schedule != CONSTANT or options.warmup_ratio:
             self.description["--steps"] = self.total  # the rates depend on it
@@ -167,9 +165,8 @@ class _Run:
         first = self.session.steps
         self.was_finished = self._is_finished
         self.duration = Duration(options, self.session, self.objective, self.total, self.eval_every)
-        self.keeper = Keeper(
-            options, self.session, self.description, self.standing, self.command, self.objective, self.began
-        )
+        told = self.command, self.objective, self.origin, self.began
+        self.keeper = Keeper(options, self.session, self.description, self.standing, *told)
         with (
             make_reporter(self.total, self.planned_bytes, progress, self.objective.watched) as reporter,
             interrupts.watched() as self.interrupted,
@@ -409,6 +406,8 @@ class _Run:
         elif self.keeper.folder:
             best = f"eval loss {self.standing.best_loss:.4f}, after step {self.standing.best_step}"
             reporter.say(f"{self.keeper.what}: {self.keeper.folder} ({best})")
+        if self.keeper.unlisted:
+            reporter.say(f"note: commands that use {self.keeper.folder} need --base: {self.keeper.unlisted}")
 
     def _test(self, log: RunLog, reporter: Reporter) -> None:
         if not self.objective.measures("test") or self.was_finished or not self._is_finished or self.failed:

@@ -15,6 +15,7 @@ from mebp.objectives.orpo import ORPOOptions
 from mebp.objectives.pairs import DPOOptions
 from mebp.objectives.ppo import PPOOptions
 from mebp.rollouts import EpisodeOptions, RolloutOptions
+from mebp.training.foreign_names import SAME
 from mebp.words import listed
 
 # What each objective's options are made into.
@@ -83,6 +84,11 @@ def objective_kinds() -> dict[str, type]:
     return {name: kind for parts in PARTS.values() for part in parts for name, kind in _kinds_of(part).items()}
 
 
+def owners_of(name: str) -> list[str]:
+    """The objectives that have an option of this name."""
+    return [objective for objective, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
+
+
 def needed_options(objective: str, given: Mapping[str, object]) -> dict[str, object]:
     """Those of mebpc that a bundle for an objective with these options of its own needs."""
     if objectives()[objective].has_values:
@@ -112,8 +118,9 @@ def objective_options(objective: str, given: Mapping[str, object]) -> dict[str, 
     known = {name for part in PARTS.get(objective, ()) for name in _kinds_of(part)}
     for name in given:
         if name not in known:
-            owners = [other for other, parts in PARTS.items() if any(name in _kinds_of(part) for part in parts)]
-            raise Error(f"{flag(name)} is an option of --objective {listed(owners, 'and')}, and this is {objective}")
+            other = f"; did you mean {listed(map(flag, SAME[name]))}?" if name in SAME else ""
+            owner = listed(owners_of(name), "and")
+            raise Error(f"{flag(name)} is an option of --objective {owner}, and this is {objective}{other}")
     options = {name: _listed(name, value) for name, value in given.items()}
     parts_of(objective, options)
     return options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The session of a run, within the memory that its bundle was compiled for."""
 
-from pathlib import Path
-
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.split_options import CONNECTION, open_stream
@@ -22,7 +20,7 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
         clip=options.clip,
         clip_recompute=options.clip_recompute,
         return_gradients=False,
-        spill_folder=options.spill,
+        spill_folder=options.spill_dir,
         profile=options.profile,
         stream=open_stream(
             options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
@@ -52,11 +50,3 @@ def _check_budget(peak: int, budget: int) -> None:
             "take --optimizer sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective, "
             "--value-adapter and --threads, too"
         )
-
-
-def load_adapter(session: Session, folder: Path) -> None:
-    """The policy's and, where there is another, the value's."""
-    session.load_adapter(folder)
-    if session.has_value_adapter:
-        with session.by_value_adapter():
-            session.load_adapter(folder)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training run is asked to do."""
 
-import difflib
 import math
 import os
 import reprlib
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
+from mebp.compile_options import refuse_of_mebpc
 from mebp.data.columns import Columns
 from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
@@ -18,6 +18,7 @@ from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
 from mebp.tasks import CAUSAL, FILL_MASK, TASKS
+from mebp.training.foreign_names import option_hint
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import objective_options
 from mebp.training.reports import programs
@@ -84,7 +85,7 @@ class TrainingOptions:
     log: Path | None = None
     plot: Path | None = None
     report_to: str | None = None
-    spill: Path | None = None
+    spill_dir: Path | None = None
     profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"
@@ -247,9 +248,9 @@ def find_name(written: str, kinds: Mapping[str, type]) -> str:
     """The option that `written` means, dashes for underscores allowed; raises mebp.Error where there is none."""
     name = written.replace("-", "_")
     if name not in kinds:
-        nearest = difflib.get_close_matches(name, kinds, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(kinds)}"
-        raise Error(f"unknown option {_shortened(written)}; {hint}")
+        refuse_of_mebpc(name)
+        hint = option_hint(written, [kind.replace("_", "-") for kind in kinds], lambda option: option.replace("-", "_"))
+        raise Error(f"unknown option {_shortened(written)}; {hint or 'there are ' + ', '.join(kinds)}")
     return name
 
 
@@ -282,6 +283,8 @@ def convert(name: str, value: object, kind: type) -> object:
             return several
     if kind is Path and isinstance(value, str | os.PathLike):
         return user_path(value)
+    if kind is str and isinstance(value, os.PathLike):  # of what names a file or something else
+        return os.fspath(value)
     if type(value) is not kind or kind in (tuple, list):  # these were returned above, if they are of the right things
         raise Error(f"{name} is {reprlib.repr(value)}; give {_KINDS[kind]}")
     return value

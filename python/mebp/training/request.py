@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 
+from mebp.adapters.origin import Origin
 from mebp.building import Builder, Trained, is_bundle
-from mebp.compile_options import AUTO, CompileOptions, compile_option_kinds, flag
+from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
 from mebp.data.sources import Source, read_sources, told
@@ -29,7 +31,7 @@ from mebp.training.outputs import check_outputs
 from mebp.training.reports import check_installed
 from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
-from mebp.words import say
+from mebp.words import listed, say
 
 _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
@@ -47,6 +49,7 @@ class Request:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "Request":
         """Raises mebp.Error for invalid options, and for such as do not go together."""
+        given = _with_spill_dir(given)
         compiling = CompileOptions(**_among(compile_option_kinds(), given))
         options = _among(option_kinds(), given)
         options["objective_options"] = _among(objective_kinds(), given)
@@ -83,13 +86,13 @@ class Request:
         for source in self._sources() if progress else ():
             if source.hub and source.hub.note:
                 say(source.hub.note)
-        bundle, model = self._bundle(progress)
+        bundle, model, origin = self._bundle(progress)
 
         def asked(options: TrainingOptions) -> str:
             return command_of(replace(options, bundle=Path(model)), self.compiling.given())
 
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
-        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began)
+        run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
             say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
@@ -104,11 +107,11 @@ class Request:
             source.asked: str(source) for source in self._sources() if source.hub
         }
 
-    def _bundle(self, progress: bool) -> tuple[Path, str]:
-        """And what names the same model whenever it is asked for."""
+    def _bundle(self, progress: bool) -> tuple[Path, str, Origin]:
+        """And what names the same model whenever it is asked for, and how it was made."""
         training = self.training
         if is_bundle(training.bundle):
-            return training.bundle, str(training.bundle)
+            return training.bundle, str(training.bundle), Origin.of_bundle(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -144,7 +147,8 @@ class Request:
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            return Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+            built = Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+        return built.bundle, built.model, Origin.of_built(built, str(training.bundle))
 
     def _model(self, tell: Callable[[str], None]) -> str:
         """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
@@ -213,6 +217,20 @@ def _as_began(options: Mapping[str, object]) -> dict[str, object]:
 
 def _among(kinds: Mapping[str, type], given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in kinds}
+
+
+def _with_spill_dir(given: Mapping[str, object]) -> Mapping[str, object]:
+    """A folder of --spill, as --spill-dir was once called, under that name. Raises mebp.Error for what is neither."""
+    spill, folder = given.get("spill"), given.get("spill_dir")
+    if spill == "none" and folder is not None:
+        raise Error(f"--spill none writes nothing, and --spill-dir {folder} says where; leave one of them out")
+    if spill is None or spill in SPILLS:
+        return given
+    if os.sep not in spill and not user_path(spill).is_dir():
+        raise Error(f"--spill {spill}: choose {listed(SPILLS)}; give a folder by --spill-dir")
+    if folder is not None:
+        raise Error(f"--spill {spill} and --spill-dir {folder} are both folders; leave one of them out")
+    return {name: value for name, value in given.items() if name != "spill"} | {"spill_dir": user_path(spill)}
 
 
 def _silent(line: str) -> None:
