@@ -17,6 +17,7 @@ from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
+from mebp.training.defaults import CHOSEN, stored
 from mebp.training.model_card import discard_card, make_card, write_card
 from mebp.training.objectives.base import Objective
 from mebp.training.options import TrainingOptions
@@ -111,6 +112,7 @@ class Keeper:
             beside = {
                 "budget": budget,
                 "standing": self._standing.stored(),
+                CHOSEN: stored(self._options),
                 "model": self._began,
                 "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},

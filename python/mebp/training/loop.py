@@ -18,7 +18,8 @@ from mebp.outputs import is_same
 from mebp.session import Session
 from mebp.split_options import exposure
 from mebp.tokenizer import Tokenizer
-from mebp.training import interrupts, state
+from mebp.training import defaults, interrupts, state
+from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
 from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
 from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
@@ -29,7 +30,7 @@ from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
-from mebp.training.schedule import learning_rate, warmup_notes
+from mebp.training.schedule import CONSTANT, learning_rate, schedule_notes, warmup_notes
 from mebp.training.standing import Standing
 from mebp.waiting import told_by
 from mebp.words import counted, say
@@ -64,16 +65,17 @@ def train(
     options: TrainingOptions,
     callback: Callback | None = None,
     progress: bool = True,
-    command: str | None = None,
+    command: Callable[[TrainingOptions], str] = command_of,
     began: Mapping[str, str] | None = None,
     origin: Origin | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
-    before is saved. `command` is told in the model card; None for that of `options`. `began`: what the state keeps of
+    before is saved. `command` makes of the options what is told in the model card. `began`: what the state keeps of
     the model that the bundle is of. `origin`: what mebp.json has beside the adapter; None for the bundle alone.
     """
+    options = defaults.as_begun(options)
     check_installed(options.report_to)
     check_outputs(options)
     with ExitStack() as stack:
@@ -101,7 +103,7 @@ class _Run:
         objective: Objective,
         before: int,
         pauses: interrupts.Pauses,
-        command: str | None,
+        command: Callable[[TrainingOptions], str],
         began: Mapping[str, str] | None,
         origin: Origin | None,
     ) -> None:
@@ -113,28 +115,34 @@ class _Run:
                 f"--model-out {options.model_out}", "give --adapter-out; mebp merge makes a model of it"
             )
             session.model.check_space(options.model_out)
-        self.options, self.objective, self.pauses = options, objective, pauses
-        self.command, self.began = command or command_of(options), began
+        self.objective, self.pauses = objective, pauses
         self.origin = origin or Origin.of_bundle(options.bundle)
-        self.test_loss: float | None = None
         steps_per_epoch = objective.steps_per_epoch(session)
+        given = options
+        options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))
+        self.options, self.command, self.began = options, command(options), began
+        self.chosen = defaults.told(given, options, steps_per_epoch, objective.held_out)
+        self.test_loss: float | None = None
         self.total = options.total_steps(steps_per_epoch)
+        self.schedule, self.warmup = options.schedule or CONSTANT, options.warmup_steps(self.total)
         self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
         self.planned_bytes = planned + max(0, before - session.plan["process_bytes"])
         self.description = {
             **objective.description(),  # before the data, which is read by them
+            "--val-split": options.val_split,
             "data": objective.digest,
             "--seed": options.seed,
             "--lr": options.lr,
             "--optimizer": session.optimizer,
             "--weight-decay": options.weight_decay,
             "--accumulate": options.accumulate,
-            "--schedule": options.schedule,
+            "--schedule": self.schedule,
             "--warmup": options.warmup,
+            "--warmup-ratio": options.warmup_ratio,
             "--adapter": options.adapter and adapter_digest(options.adapter),
         }
-        if options.schedule != "constant":
+        if self.schedule != CONSTANT or options.warmup_ratio:
             self.description["--steps"] = self.total  # the rates depend on it
         self.standing = Standing()
         self.told_writing = self.told_explosion = False
@@ -156,10 +164,11 @@ class _Run:
             load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
+        self.duration = Duration(options, self.session, self.objective, self.total, self.eval_every)
         told = self.command, self.objective, self.origin, self.began
         self.keeper = Keeper(options, self.session, self.description, self.standing, *told)
         with (
-            make_reporter(self.total, self.planned_bytes, progress) as reporter,
+            make_reporter(self.total, self.planned_bytes, progress, self.objective.watched) as reporter,
             interrupts.watched() as self.interrupted,
             self._reports(stored, first, reporter) as reports,
         ):
@@ -196,9 +205,12 @@ class _Run:
             self._evaluate_if_due(log, reporter)  # where the run was stopped before it
             if self._is_finished:
                 break
-            record = self._step(log, reporter)
+            with self.duration.timed():
+                record = self._step(log, reporter)
             if record is None:
                 break
+            for line in self.duration.measured():
+                reporter.say(line)
             stopped = callback is not None and bool(callback(record))
             self._evaluate_if_due(log, reporter)
             if self.session.steps % options.save_every == 0:
@@ -239,7 +251,7 @@ class _Run:
     def _step(self, log: RunLog, reporter: Reporter) -> Record | None:
         """None where a signal came before the step had changed anything."""
         options, step = self.options, self.session.steps
-        rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
+        rate = learning_rate(step, self.total, options.lr, self.schedule, self.warmup)
         self.session.set_learning_rate(rate)
         try:
             done = self.objective.step(self.session, step)
@@ -289,7 +301,7 @@ class _Run:
                 found = self.objective.measure(self.session, "eval", stop=lambda: self.interrupted.pressed)
         except Error as error:
             self.failed = True
-            raise Error(f"{self.options.eval} after step {step}: {error}") from error
+            raise Error(f"{self.options.eval or 'what is held out'} after step {step}: {error}") from error
         if found is None:
             return
         log.add(Evaluation(step, found.loss, found.metrics))
@@ -323,7 +335,9 @@ class _Run:
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
             f"{told(options.data)}: {self.objective.summary(session)}"
         )
-        for note in chain(warmup_notes(self.total, options.lr, options.warmup), self.objective.begin(session)):
+        notes = [] if resumed else [*self.chosen, *schedule_notes(self.total, options.schedule)]
+        notes += warmup_notes(self.total, options.lr, options.warmup)
+        for note in chain(notes, self.objective.begin(session)):
             reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
@@ -334,6 +348,8 @@ class _Run:
         reporter.say(
             f"planned peak: {planned / 1e6:.1f} MB {how}, and about {beside:.0f} MB of Python, tokenizer and data"
         )
+        for line in self.duration.predicted():
+            reporter.say(line)
         if not self.keeper.folder:
             full = not session.model.is_adapted
             option, what = ("--model-out", "model") if full else ("--adapter-out", "adapter")
@@ -437,11 +453,11 @@ class _Run:
             pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
         if not (log.records and pictures):
             return
-        from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
+        from mebp.training.plot import curves_of, plot_run  # matplotlib costs a second and 50 MB
 
-        curve = Curve(*self.objective.curve)
+        curves = curves_of(self.objective.curve, self.objective.watched)
         title = f"{options.bundle.name} on {', '.join(names_of(options.data))}"
         for picture in pictures:
-            plot_run(log.records, log.evaluations, picture, title, curve)
-        name = curve.metric or "loss"
+            plot_run(log.records, log.evaluations, picture, title, curves)
+        name = curves[0].metric or "loss"
         reporter.say(f"{name} curve: {', '.join(map(str, pictures))}")

@@ -20,6 +20,7 @@ from mebp.tasks import CAUSAL, TASKS, Task
 from mebp.training.evaluation import perplexity
 from mebp.training.markdown import code, table
 from mebp.training.options import TrainingOptions
+from mebp.training.schedule import CONSTANT
 from mebp.training.standing import Standing
 from mebp.version import __version__
 
@@ -71,7 +72,7 @@ def make_card(
         "command": code(command),
         "steps": f"{session.steps:,}",
         **_losses(standing, has_perplexity),
-        "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule})",
+        "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule or CONSTANT})",
         "base weights while training": f"{code(storage['weights'])}, embedding {code(storage['embedding_weights'])}, "
         f"activations {code(storage['precision'])}",
         "planned peak of memory": f"{session.plan['planned_peak_bytes'] / 1e6:.1f} MB",

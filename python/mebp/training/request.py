@@ -93,7 +93,10 @@ class Request:
             if source.hub and source.hub.note:
                 say(source.hub.note)
         bundle, model, origin = self._bundle(progress)
-        asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
+
+        def asked(options: TrainingOptions) -> str:
+            return command_of(replace(options, bundle=Path(model)), self.compiling.given())
+
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
