@@ -184,7 +184,7 @@ def test_a_resumed_run_keeps_its_budget(model, cached, samples, tmp_path, monkey
     monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: 400e6)
     second = mebp.train(model, samples, steps=2, **options, resume=True).session
     assert second.path == first.path and second.steps == 2
-    assert "--memory-budget 67MB: as this run began\n" in capsys.readouterr().out
+    assert "--memory-budget 67.1MB: as this run began\n" in capsys.readouterr().out
     third = mebp.train(model, samples, steps=2, **options, overwrite=True, progress=False).session
     assert third.path != first.path
 

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from mebp.adapters.origin import Origin
 from mebp.building import Builder, Trained, is_bundle
-from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
+from mebp.building.budget import QUARTER, size_text
+from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
 from mebp.data.sources import Source, read_sources, told
@@ -144,7 +145,7 @@ class Request:
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
-        if self.compiling.memory_budget == AUTO:
+        if self.compiling.memory_budget in (AUTO, NONE):
             del given["memory_budget"]
         try:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
@@ -161,6 +162,7 @@ class Request:
             objective.packs(training),
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
+            self._usual_budget(),
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
@@ -191,8 +193,18 @@ class Request:
         budget = saved_with(self.training.state).get("budget")
         if type(budget) is not int or budget <= 0:
             return self.compiling
-        tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
-        return replace(self.compiling, memory_budget=f"{budget}B")
+        tell(f"--memory-budget {size_text(budget)}: as this run began")
+        return replace(self.compiling, memory_budget=size_text(budget))
+
+    def _usual_budget(self) -> str:
+        """Of Trained: the one that the run began with, where it goes on, or what the user's settings say."""
+        if self.compiling.memory_budget is not None:
+            return NONE
+        began = saved_with(self.training.state) if self.training.resume else {}
+        if began:  # an older build's has none
+            chosen = began.get("chosen_budget")
+            return size_text(chosen) if type(chosen) is int and chosen > 0 else NONE
+        return os.environ.get("MEBP_MEMORY_BUDGET") or QUARTER
 
 
 def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:
