@@ -2,18 +2,20 @@
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mebp.adapters.origin import Origin
+from mebp.adapters.origin import Origin, is_known
 from mebp.building import Builder, Trained, is_bundle
 from mebp.building.budget import QUARTER, size_text
 from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
+from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
@@ -101,8 +103,7 @@ class Request:
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: {self._next(run)}")
         return run
 
     def _plan(self, progress: bool) -> TrainingRun:
@@ -112,6 +113,18 @@ class Request:
         say_if = say if progress else _silent
         say_if(self._build(progress, Builder.plan))
         return TrainingRun([], [], None, interrupted=False)
+
+    def _next(self, run: TrainingRun) -> str:
+        """A command that uses what was trained."""
+        training = self.training
+        adapter = run.kept or training.adapter_out
+        base = [] if is_known(adapter) else ["--base", str(training.bundle)]
+        if run.session.task == CAUSAL:
+            chat = ["--chat"] if has_conversations(training.data[0]) else []
+            return shlex.join(["mebp", "generate", str(adapter), *base, *chat, "--prompt"]) + ' "..."'
+        data = training.eval or training.data[0]
+        columns = ["--columns", training.columns] if training.columns else []
+        return shlex.join(["mebp", "eval", str(adapter), *base, "--data", replace(data, share=None).asked, *columns])
 
     def _sources(self) -> list[Source]:
         return [*self.training.data, *self.training.measured.values()]
