@@ -2,6 +2,7 @@
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
@@ -17,10 +18,12 @@ from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
 from mebp.files import user_path
+from mebp.inspect import inspect
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
+from mebp.training.asking import bytes_of_answers, tokens_of_asking
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
@@ -111,6 +114,8 @@ class Request:
         """And what names the same model whenever it is asked for, and how it was made."""
         training = self.training
         if is_bundle(training.bundle):
+            if lacking := _lacking_to_answer(training, training.bundle):
+                raise lacking.refusal()
             return training.bundle, str(training.bundle), Origin.of_bundle(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
@@ -141,13 +146,22 @@ class Request:
             objective.packs(training),
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
+            (lambda tokenizer: tokens_of_asking(training, tokenizer)) if training.ask else None,
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            built = Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
+            build, compiling = Builder(tell, stage).build, self._compiling(tell)
+            built = build(self._model(tell), trained, compiling, also)
+            lacking = _lacking_to_answer(training, built.bundle)
+            if lacking:
+                tell(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
+                try:
+                    built = build(self._model(tell), trained, replace(compiling, memory_budget=lacking.rest), also)
+                except Error as error:
+                    raise lacking.refusal(str(error)) from None
         return built.bundle, built.model, Origin.of_built(built, str(training.bundle))
 
     def _model(self, tell: Callable[[str], None]) -> str:
@@ -231,6 +245,42 @@ def _with_spill_dir(given: Mapping[str, object]) -> Mapping[str, object]:
     if folder is not None:
         raise Error(f"--spill {spill} and --spill-dir {folder} are both folders; leave one of them out")
     return {name: value for name, value in given.items() if name != "spill"} | {"spill_dir": user_path(spill)}
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What a bundle's budget has too little for answers."""
+
+    budget: int
+    peak: int
+    beside: int
+
+    @property
+    def rest(self) -> str:
+        return f"{max(1, self.budget - self.beside)}B"
+
+    def refusal(self, least: str = "") -> Error:
+        """least: what mebpc says of the rest, where it has tried."""
+        found = _NEEDED.search(least)
+        if least and not found:
+            return Error(least)
+        peak = float(found[1]) * 1e6 if found else self.peak
+        return Error(
+            f"--ask: answers take {self.beside / 1e6:.1f} MB and training {peak / 1e6:.1f} MB, and the budget is "
+            f"{self.budget / 1e6:.1f} MB, so {(self.beside + peak - self.budget) / 1e6:.1f} MB are lacking; give a "
+            "larger --memory-budget, a shorter --generate-len, or leave --ask out"
+        )
+
+
+_NEEDED = re.compile(r"needs at least ([0-9.]+) MB")
+
+
+def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | None:
+    if not training.ask or objectives()[training.objective].writes:
+        return None
+    plan = inspect(bundle)["plan"]
+    found = _Lacking(plan["budget_bytes"], plan["peak_bytes"], bytes_of_answers(plan))
+    return found if found.budget and found.peak + found.beside > found.budget else None
 
 
 def _silent(line: str) -> None:
