@@ -152,14 +152,19 @@ def run_mebpc(model: Path, output: Path, options: Mapping[str, object]) -> None:
     _run_mebpc(str(model), "-o", str(output), *as_arguments(options))
 
 
+def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
+    """The plan that mebpc prints. Raises mebp.Error likewise."""
+    return _run_mebpc(str(model), "--plan-only", *as_arguments(options)).rstrip()
+
+
 def check_options(options: Mapping[str, object]) -> None:
     """Raises mebp.Error for options that mebpc would refuse whatever the model is."""
     _run_mebpc("--check-options", *as_arguments(options))
 
 
-def _run_mebpc(*arguments: str) -> None:
+def _run_mebpc(*arguments: str) -> str:
     try:
-        run_tool([find_tool("mebpc"), *arguments])
+        return run_tool([find_tool("mebpc"), *arguments])
     except Error as error:
         raise Error(str(error).removeprefix("mebpc: ")) from None
 

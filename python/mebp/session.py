@@ -8,6 +8,7 @@ import numpy as np
 
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
+from mebp.cache import hold_entry_of
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
@@ -110,6 +111,7 @@ class Session(Sequences):
         session_options.check_names(optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
         self.path = user_path(path)
+        hold_entry_of(self.path)
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)

@@ -185,6 +185,22 @@ def test_settings_of_a_stranger_are_no_options(own, trained, capsys, settings, w
     assert line == f"mebp: {file}: {why}; give --base NAME.mebp, a bundle for it\n"
 
 
+def test_a_build_holds_the_cache_to_its_limit(own, trained, capsys, monkeypatch):
+    old = own / "cache" / "bundles" / "old-1"
+    old.mkdir(mode=0o700)
+    (old / "content").write_bytes(bytes(2_000_000))
+    os.utime(old, (1e9, 1e9))
+    rest = [trained / "tiny", "--lora-rank", 2, "--prompt", "Lamp 1:", "--max-new-tokens", 2]
+    monkeypatch.setenv("MEBP_CACHE_LIMIT", "much")
+    assert "MEBP_CACHE_LIMIT much " in refusal_in_process(capsys, "generate", *rest)
+    monkeypatch.setenv("MEBP_CACHE_LIMIT", "1B")
+    lines = said(capsys, "generate", *rest)[1].splitlines()
+    gone = [line for line in lines if line.endswith(", for MEBP_CACHE_LIMIT is 1e-09 GB")]
+    assert gone[0].startswith(f"{old}: removed from the cache, last used ") and not old.exists()
+    # What the build itself uses stays, too little room or not.
+    assert list((own / "cache" / "exports").glob("tiny-*")) and said(capsys, "generate", *rest)[1] == ""
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o620])
 def test_a_list_that_others_could_have_written(own, capsys, mode):
     file = own / "cache" / LIST

@@ -4,6 +4,7 @@
 fingerprint what a bundle is made of, as a short name
 length      the sequence length that the data asks for
 budget      the memory that is free
+pruning     what the cache holds, and its limit
 using       the bundle and the adapter of a command that uses what was trained
 """
 
@@ -14,13 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from mebp.building.budget import free_budget
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
 from mebp.building.length import choose_length, is_enough_to_share, model_limit
+from mebp.building.pruning import cache_limit, keep_within
 from mebp.cache import Cache
 from mebp.compile_options import AUTO, CompileOptions, as_arguments
-from mebp.compiler import run_mebpc
+from mebp.compiler import plan_mebpc, run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
 from mebp.files import own_file, read_json, scratch_folder
@@ -35,6 +38,7 @@ _EXPORTED = 256  # tokens; the compiler takes any other number, but for windows 
 _ONNX = "model.onnx"
 
 Say = Callable[[str], None]
+Made = TypeVar("Made")
 
 
 def is_bundle(path: Path) -> bool:
@@ -81,6 +85,18 @@ class Builder:
         also: options of mebpc that the run knows by itself.
         Raises mebp.Error where the model cannot be found, exported or compiled as asked.
         """
+        return self._make(*self._prepare(model, trained, options, also))
+
+    def plan(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> str:
+        """The plan of the bundle that `build` would make, as mebpc prints it; the model is exported, and no more."""
+        model, found, export_key, exporting, chosen = self._prepare(model, trained, options, also)
+        exported, _ = self._exported(Cache(self.say), model, found, export_key, exporting)
+        self.stage("planning")
+        return _by_mebpc(plan_mebpc, exported, chosen)
+
+    def _prepare(
+        self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]
+    ) -> tuple[str, Found, str, Mapping[str, object], Mapping[str, object]]:
         found = self._find(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
@@ -94,14 +110,15 @@ class Builder:
                 self.say(f"--task {trained.task}: {len(classes)} classes, {', '.join(classes)}")
                 exporting["classes"] = ",".join(classes)
             export_key = export_fingerprint(found, settings, exporting)
-        return self._make(model, found, export_key, exporting, chosen)
+        exact = found.origin if found.asked else model
+        return exact, found, export_key, exporting, chosen
 
     def rebuild(self, model: str, exporting: Mapping[str, object], compiling: Mapping[str, object]) -> Built:
         """The bundle of `model` that these options, those of another Built, make. Raises mebp.Error as `build` does."""
         found = self._find(model)
         with _settings(found) as settings:
             export_key = export_fingerprint(found, settings, exporting)
-        return self._make(model, found, export_key, exporting, compiling)
+        return self._make(found.origin if found.asked else model, found, export_key, exporting, compiling)
 
     def _find(self, model: str) -> Found:
         self.stage(f"looking for {model}")
@@ -118,27 +135,32 @@ class Builder:
         exporting: Mapping[str, object],
         chosen: Mapping[str, object],
     ) -> Built:
-        exact = found.origin if found.asked else model
-        name = re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
-        cache, started = Cache(self.say), time.monotonic()
+        name, cache, started, limit = _entry_name(found), Cache(self.say), time.monotonic(), cache_limit()
 
         def compile(folder: Path) -> None:
-            export = lambda target: self._export(exact, target / _ONNX, exporting)  # noqa: E731
-            exported, kept = cache.keep(f"exports/{name}-{export_key}", export)
+            exported, kept = self._exported(cache, model, found, export_key, exporting)
             if kept:
-                self.say(f"{exported / _ONNX}: the export, from the cache")
+                self.say(f"{exported}: the export, from the cache")
             self.stage("compiling")
-            try:
-                run_mebpc(exported / _ONNX, folder / f"{name}.mebp", CompileOptions.named_by_mebpc(chosen))
-            except Error as error:
-                raise Error(CompileOptions.named_here(str(error))) from None
+            make = lambda onnx, options: run_mebpc(onnx, folder / f"{name}.mebp", options)  # noqa: E731
+            _by_mebpc(make, exported, chosen)
 
         folder, kept = cache.keep(f"bundles/{name}-{bundle_fingerprint(export_key, chosen)}", compile)
         bundle = folder / f"{name}.mebp"
         how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - started:.0f} s"
         self.say(f"{bundle}: the bundle, {how}")
         self.say(_summary(inspect(bundle)))
-        return Built(bundle, exact, exporting, chosen, not kept)
+        for line in keep_within(limit) if limit and not kept else ():
+            self.say(line)
+        return Built(bundle, model, exporting, chosen, not kept)
+
+    def _exported(
+        self, cache: Cache, model: str, found: Found, export_key: str, exporting: Mapping[str, object]
+    ) -> tuple[Path, bool]:
+        """The ONNX file, and whether it was in the cache."""
+        export = lambda target: self._export(model, target / _ONNX, exporting)  # noqa: E731
+        folder, kept = cache.keep(f"exports/{_entry_name(found)}-{export_key}", export)
+        return folder / _ONNX, kept
 
     def _choose(
         self, settings: Path, limit: int | None, trained: Trained, options: CompileOptions
@@ -185,6 +207,18 @@ class Builder:
     def _tell(self, line: str) -> None:
         if not line.startswith("wrote "):
             self.stage(line)
+
+
+def _entry_name(found: Found) -> str:
+    return re.sub(r"[^\w.-]+", "-", found.name.rpartition("/")[2])
+
+
+def _by_mebpc(run: Callable[[Path, Mapping[str, object]], Made], exported: Path, options: Mapping[str, object]) -> Made:
+    """What `run` of mebpc's options gives; its refusals have the options' names here."""
+    try:
+        return run(exported, CompileOptions.named_by_mebpc(options))
+    except Error as error:
+        raise Error(CompileOptions.named_here(str(error))) from None
 
 
 def _summary(description: dict) -> str:

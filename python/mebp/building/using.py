@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mebp.adapters.origin import FILE, Origin, bundle_digest, find_origin
 from mebp.building import Builder, Built, Trained, is_bundle
 from mebp.building.budget import free_budget
+from mebp.cache import hold_entry_of
 from mebp.compile_options import AUTO, CompileOptions, flag
 from mebp.data.loading import sample_lengths
 from mebp.data.sources import Source
@@ -77,6 +78,7 @@ def find_used(
 
 def _bundle_of(origin: Origin, adapter: Path, options: CompileOptions) -> Path:
     changed = options.given()
+    hold_entry_of(Path(origin.bundle))
     if origin.has_bundle and not changed:
         return Path(origin.bundle)
     if origin.model is None:

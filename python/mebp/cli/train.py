@@ -189,6 +189,11 @@ def _add_files(add: Callable) -> None:
 
 def _add_machine(add: Callable) -> None:
     add(
+        "--plan-only",
+        action="store_true",
+        help="show what the run would need, then stop: no training, no adapter, no state",
+    )
+    add(
         "--spill-dir",
         type=Path,
         metavar="DIR",

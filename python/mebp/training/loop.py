@@ -48,7 +48,7 @@ class TrainingRun:
 
     records: list[Record]  # one for each step; of a resumed run that has a log, those before as well
     evaluations: list[Evaluation]
-    session: Session  # as the run left it
+    session: Session | None  # as the run left it; None where a model was planned and not compiled
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished

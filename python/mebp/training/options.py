@@ -87,6 +87,7 @@ class TrainingOptions:
     plot: Path | None = None
     report_to: str | None = None
     spill_dir: Path | None = None
+    plan_only: bool = False
     profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from mebp.adapters.origin import Origin
-from mebp.building import Builder, Trained, is_bundle
+from mebp.building import Builder, Built, Trained, is_bundle
 from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
@@ -31,10 +32,13 @@ from mebp.training.objective_options import needed_options, objective_kinds
 from mebp.training.objectives import class_of
 from mebp.training.options import MEASURED, TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
+from mebp.training.planning import plan
 from mebp.training.reports import check_installed
 from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
 from mebp.words import listed, say
+
+Made = TypeVar("Made")
 
 _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
@@ -84,6 +88,8 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
+        if self.training.plan_only:
+            return self._plan(progress)
         check_installed(self.training.report_to)
         check_outputs(self.training)  # before what takes minutes
         for source in self._sources() if progress else ():
@@ -101,6 +107,14 @@ class Request:
             say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
         return run
 
+    def _plan(self, progress: bool) -> TrainingRun:
+        """Shows it: a bundle's, or that which mebpc makes for a model, whose weights are then not looked at."""
+        if is_bundle(self.training.bundle):
+            return TrainingRun([], [], plan(self.training, progress), interrupted=False)
+        say_if = say if progress else _silent
+        say_if(self._build(progress, Builder.plan))
+        return TrainingRun([], [], None, interrupted=False)
+
     def _sources(self) -> list[Source]:
         return [*self.training.data, *self.training.measured.values()]
 
@@ -112,11 +126,17 @@ class Request:
 
     def _bundle(self, progress: bool) -> tuple[Path, str, Origin]:
         """And what names the same model whenever it is asked for, and how it was made."""
-        training = self.training
-        if is_bundle(training.bundle):
-            if lacking := _lacking_to_answer(training, training.bundle):
+        asked = self.training.bundle
+        if is_bundle(asked):
+            if lacking := _lacking_to_answer(self.training, asked):
                 raise lacking.refusal()
-            return training.bundle, str(training.bundle), Origin.of_bundle(training.bundle)
+            return asked, str(asked), Origin.of_bundle(asked)
+        built = self._build(progress, self._build_with_room)
+        return built.bundle, built.model, Origin.of_built(built, str(asked))
+
+    def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
+        """What a method of Builder makes of the model."""
+        training = self.training
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -153,16 +173,21 @@ class Request:
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            build, compiling = Builder(tell, stage).build, self._compiling(tell)
-            built = build(self._model(tell), trained, compiling, also)
-            lacking = _lacking_to_answer(training, built.bundle)
-            if lacking:
-                tell(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
-                try:
-                    built = build(self._model(tell), trained, replace(compiling, memory_budget=lacking.rest), also)
-                except Error as error:
-                    raise lacking.refusal(str(error)) from None
-        return built.bundle, built.model, Origin.of_built(built, str(training.bundle))
+            return make(Builder(tell, stage), self._model(tell), trained, self._compiling(tell), also)
+
+    def _build_with_room(
+        self, builder: Builder, model: str, trained: Trained, compiling: CompileOptions, also: Mapping[str, object]
+    ) -> Built:
+        """As Builder.build; where a budget is to hold what --ask takes as well, with less of it for training."""
+        built = builder.build(model, trained, compiling, also)
+        lacking = _lacking_to_answer(self.training, built.bundle)
+        if not lacking:
+            return built
+        builder.say(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
+        try:
+            return builder.build(model, trained, replace(compiling, memory_budget=lacking.rest), also)
+        except Error as error:
+            raise lacking.refusal(str(error)) from None
 
     def _model(self, tell: Callable[[str], None]) -> str:
         """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""

@@ -45,7 +45,7 @@ _NAMES = {
         seq_len batch generate_len precision weights embedding_weights train train_targets lora_rank lora_alpha
         lora_targets adapter_kind rank_down rank_up share_a split_layers galore_rank router_aux_loss_coef memory_budget
         weights_for random_weights adapter_seed wire value_head entropy_bonus chunk_size checkpoint_spacing loss_rows
-        loss_columns spill resident_limit rates
+        loss_columns spill resident_limit rates plan_only
     """,
 }
 MARKS = {name: mark for mark, names in _NAMES.items() for name in names.split()}
