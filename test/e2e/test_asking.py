@@ -53,7 +53,7 @@ def test_without_data_to_measure_on_it_answers_as_often(bundle, samples, tmp_pat
     with pytest.raises(Error) as caught:
         mebp.train(bundle, samples, steps=1, ask="Who? " * 9, progress=False)
     assert str(caught.value) == (
-        "--ask: has 45 tokens, and the bundle takes 32 with the answer; shorten it, or compile with a longer --seq-len"
+        "--ask: has 44 tokens, and the bundle takes 32 with the answer; shorten it, or compile with a longer --seq-len"
     )
 
 
