@@ -81,6 +81,11 @@ class Cache:
         """Whether something is kept in `folder` whose name matches the pattern."""
         return any(path.is_dir() for path in (self._folder / folder).glob(pattern))
 
+    def like(self, folder: str, pattern: str) -> list[str]:
+        """Names of what is kept in `folder` and matches the pattern."""
+        check_writers(self._folder / folder)
+        return [path.name for path in (self._folder / folder).glob(pattern) if path.is_dir()]
+
     def keep(self, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
         """What was kept as `name`, and whether it was there; where not, `make` fills the empty folder that it is given.
 

@@ -100,7 +100,7 @@ def test_one_command_makes_a_bundle_and_an_adapter(model, empty, samples, tmp_pa
     assert made.startswith(f"{bundle}: the bundle, exported and compiled in ")
     assert lines[lines.index(made) + 1] == SUMMARY
     assert not any(line.startswith("wrote") for line in lines)
-    assert lines[-1] == f'next: mebp generate {bundle} --adapter {tmp_path / "first"} --prompt "..."'
+    assert lines[-1] == f'next: mebp generate {tmp_path / "first"} --prompt "..."'
 
     second = command(*arguments, "--adapter-out", tmp_path / "second")
     assert second.returncode == 0 and f"{bundle}: the bundle, from the cache" in second.stdout.splitlines()
@@ -184,7 +184,7 @@ def test_a_resumed_run_keeps_its_budget(model, cached, samples, tmp_path, monkey
     monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: 400e6)
     second = mebp.train(model, samples, steps=2, **options, resume=True).session
     assert second.path == first.path and second.steps == 2
-    assert "--memory-budget 67MB: as this run began\n" in capsys.readouterr().out
+    assert "--memory-budget 67.1MB: as this run began\n" in capsys.readouterr().out
     third = mebp.train(model, samples, steps=2, **options, overwrite=True, progress=False).session
     assert third.path != first.path
 

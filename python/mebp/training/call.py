@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mebp.numbers import checked
 from mebp.training.loop import Callback, TrainingRun
 from mebp.training.options import convert, find_name
 from mebp.training.request import Request, request_kinds
 
 
+@checked
 def train(
     bundle: str | os.PathLike[str],
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
@@ -52,6 +53,7 @@ class TrainingRun:
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
+    kept: Path | None = None  # the folder of the adapter or model: of --keep all, of the best or the last
 
     @property
     def refreshes(self) -> tuple[int, int]:
@@ -200,7 +202,8 @@ class _Run:
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
             signal = self.interrupted.signal if cut else None
-            return TrainingRun(log.records, log.evaluations, self.session, cut, signal, self.test_loss)
+            found = cut, signal, self.test_loss, self.keeper.result
+            return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:
         """Until the end, a signal, or what the callback says."""

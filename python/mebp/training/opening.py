@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The session of a run, within the memory that its bundle was compiled for."""
 
+from mebp.building.budget import binding_budget
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.split_options import CONNECTION, open_stream
@@ -34,7 +35,7 @@ def open_within_budget(options: TrainingOptions, objective: Objective) -> tuple[
     while True:
         session = _open_session(options, objective)
         planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
-        budget = session.plan["budget_bytes"]
+        budget = binding_budget(session.path, session.plan["budget_bytes"])
         if not budget or planned <= budget or not objective.saves_memory():
             _check_budget(planned, budget)
             return session, planned

@@ -3,17 +3,20 @@
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mebp.adapters.origin import Origin
+from mebp.adapters.origin import Origin, is_known
 from mebp.building import Builder, Built, Trained, is_bundle
-from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
+from mebp.building.budget import QUARTER, size_text
+from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
+from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
@@ -103,8 +106,7 @@ class Request:
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: {self._next(run)}")
         return run
 
     def _plan(self, progress: bool) -> TrainingRun:
@@ -114,6 +116,18 @@ class Request:
         say_if = say if progress else _silent
         say_if(self._build(progress, Builder.plan))
         return TrainingRun([], [], None, interrupted=False)
+
+    def _next(self, run: TrainingRun) -> str:
+        """A command that uses what was trained."""
+        training = self.training
+        adapter = run.kept or training.adapter_out
+        base = [] if is_known(adapter) else ["--base", str(training.bundle)]
+        if run.session.task == CAUSAL:
+            chat = ["--chat"] if has_conversations(training.data[0]) else []
+            return shlex.join(["mebp", "generate", str(adapter), *base, *chat, "--prompt"]) + ' "..."'
+        data = training.eval or training.data[0]
+        columns = ["--columns", training.columns] if training.columns else []
+        return shlex.join(["mebp", "eval", str(adapter), *base, "--data", replace(data, share=None).asked, *columns])
 
     def _sources(self) -> list[Source]:
         return [*self.training.data, *self.training.measured.values()]
@@ -149,7 +163,7 @@ class Request:
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
-        if self.compiling.memory_budget == AUTO:
+        if self.compiling.memory_budget in (AUTO, NONE):
             del given["memory_budget"]
         try:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
@@ -166,6 +180,7 @@ class Request:
             objective.packs(training),
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
+            self._usual_budget(),
             (lambda tokenizer: tokens_of_asking(training, tokenizer)) if training.ask else None,
         )
         with ExitStack() as stack:
@@ -211,8 +226,18 @@ class Request:
         budget = saved_with(self.training.state).get("budget")
         if type(budget) is not int or budget <= 0:
             return self.compiling
-        tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
-        return replace(self.compiling, memory_budget=f"{budget}B")
+        tell(f"--memory-budget {size_text(budget)}: as this run began")
+        return replace(self.compiling, memory_budget=size_text(budget))
+
+    def _usual_budget(self) -> str:
+        """Of Trained: the one that the run began with, where it goes on, or what the user's settings say."""
+        if self.compiling.memory_budget is not None:
+            return NONE
+        began = saved_with(self.training.state) if self.training.resume else {}
+        if began:  # an older build's has none
+            chosen = began.get("chosen_budget")
+            return size_text(chosen) if type(chosen) is int and chosen > 0 else NONE
+        return os.environ.get("MEBP_MEMORY_BUDGET") or QUARTER
 
 
 def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:
