@@ -13,6 +13,7 @@ import pytest
 
 import mebp
 from mebp.inspect import inspect
+from mebp.memory import free_bytes
 from mebp.tools import find_tool
 from support import models
 from support.exports import export
@@ -189,3 +190,21 @@ def test_frontier_keeps_what_is_there(llama, tmp_path):
     assert frontier(llama, tmp_path) == frontier(llama, tmp_path)
     run = subprocess.run([*llama, "--frontier", "--chunk-size", "16"], capture_output=True, text=True)
     assert run.returncode == 2 and "--frontier excludes --chunk-size" in run.stderr
+
+
+def test_the_budget_may_be_what_is_free(llama, monkeypatch):
+    run = subprocess.run([*llama, "--plan-only", "--memory-budget", "auto"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    (line,) = run.stderr.splitlines()
+    found = re.fullmatch(
+        r"mebpc: note: --memory-budget (\d+)MiB: ([\d,]+) MB are free, a quarter of which is left to all else", line
+    )
+    budget, free = int(found[1]) << 20, 1e6 * int(found[2].replace(",", ""))
+    assert free == pytest.approx(free_bytes(), rel=0.3)
+    from mebp.building.budget import free_budget
+
+    allowed = set()
+    for exact in (free - 5e5, free, free + 5e5):
+        monkeypatch.setattr("mebp.building.budget.free_bytes", lambda exact=exact: exact)
+        allowed.add(free_budget().bytes)
+    assert budget in allowed
