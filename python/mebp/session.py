@@ -8,11 +8,12 @@ import numpy as np
 
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
+from mebp.cache import hold_entry_of
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
 from mebp.inspect import describe, describe_shortly
-from mebp.numbers import check_not_negative, whole_number
+from mebp.numbers import check_argument, check_not_negative, checked, whole_number
 from mebp.plan import Plan
 from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
@@ -32,13 +33,13 @@ class Session(Sequences):
     token the position in its row where its sample starts. A token attends to its own sample alone, and nothing
     predicts a sample's first token: loss and gradients are those of the samples in rows of their own.
 
-    Whatever goes wrong is an mebp.Error whose line names the thing and says what to do: an array of another shape or
-    type, a token or label beyond the vocabulary, a batch or sequence beyond the compiled one, no label that counts.
+    Whatever is wrong with an argument is an mebp.Error, whose line names it and says what to do.
 
     A session is used by one thread at a time; several sessions may run side by side. Ctrl-C during a call is seen when
     the call has ended, so it never leaves a step half done.
     """
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -107,9 +108,11 @@ class Session(Sequences):
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        session_options.check_names(optimizer_options)
+        check_argument("stream", stream, runtime.Stream | None)
+        session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
         self.path = user_path(path)
+        hold_entry_of(self.path)
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
@@ -219,7 +222,7 @@ class Session(Sequences):
     def kernels(self) -> str:
         """The family of CPU kernels that runs, such as "avx512": the best of this CPU, or what MEBP_KERNELS names.
 
-        The environment is read once a process; a name that this CPU lacks is an mebp.Error when a session is made.
+        The environment is read once a process. Making a session fails for a name that this CPU lacks.
         """
         return self._session.kernels()
 
@@ -234,6 +237,7 @@ class Session(Sequences):
         would have with the first interval kept. (0, 0) of other optimizers."""
         return self._session.refreshes()
 
+    @checked
     def set_learning_rate(self, lr: float) -> None:
         """The rate of the next steps, a finite number of at least 0."""
         check_not_negative("lr", lr)
@@ -292,6 +296,7 @@ class Session(Sequences):
         """What the bundle is for: "causal", "classify", "token-classify" or "fill-mask"."""
         return self._description["model"]["task"]
 
+    @checked
     def logits(self, input_ids: object, first: int = 0, count: int | None = None, starts: object = None) -> np.ndarray:
         """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
 
@@ -343,8 +348,7 @@ class Session(Sequences):
         drafts: of a single sequence whose text repeats itself, up to so many tokens are computed together with the next
             one, and those that turn out to be right are kept: the same tokens in fewer passes. `source` counts these.
 
-        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
-        rows the compiled batch.
+        Raises mebp.Error where the prompt and max_new_tokens exceed max_positions, or the rows the compiled batch.
         """
         check_text(self)
         sampler = generation.Sampler(
@@ -406,6 +410,7 @@ class Session(Sequences):
                 weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
         return weights
 
+    @checked
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all.
 
@@ -426,6 +431,7 @@ class Session(Sequences):
         shapes = model_shapes(self._description, self._bundle.weights())
         return TrainedModel(self.path, self._description, shapes, read)
 
+    @checked
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
 
@@ -436,6 +442,7 @@ class Session(Sequences):
         self.model.check("save_model", "save the adapter, and merge it")
         self.model.write(user_path(folder), replace=False)
 
+    @checked
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
@@ -447,6 +454,7 @@ class Session(Sequences):
         with loadable(own_files(user_path(folder)), self._shapes) as readable:
             self._session.load_adapter(os.fspath(readable))
 
+    @checked
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.
 
@@ -459,6 +467,7 @@ class Session(Sequences):
         make_parent(folder, "choose another folder")
         self._session.save_state(os.fspath(user_path(folder)), user)
 
+    @checked
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
         """Continues from the newest saved state, or the one before it where that is damaged; returns what `user` was.
 
@@ -468,6 +477,7 @@ class Session(Sequences):
         """
         return self._session.load_state(os.fspath(user_path(folder)))
 
+    @checked
     def pause(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Saves the state as save_state does, then frees the memory; until `resume`, other calls are refused."""
         make_parent(folder, "choose another folder")
@@ -487,6 +497,7 @@ class Session(Sequences):
         """A step has failed half applied: steps and saves are refused until load_state succeeds."""
         return self._session.is_poisoned()
 
+    @checked
     def check_space(
         self, state: str | os.PathLike[str] | None = None, adapter: str | os.PathLike[str] | None = None
     ) -> None:

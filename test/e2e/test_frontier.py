@@ -193,18 +193,15 @@ def test_frontier_keeps_what_is_there(llama, tmp_path):
 
 
 def test_the_budget_may_be_what_is_free(llama, monkeypatch):
+    """As mebp train has it."""
     run = subprocess.run([*llama, "--plan-only", "--memory-budget", "auto"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     (line,) = run.stderr.splitlines()
-    found = re.fullmatch(
-        r"mebpc: note: --memory-budget (\d+)MiB: ([\d,]+) MB are free, a quarter of which is left to all else", line
-    )
-    budget, free = int(found[1]) << 20, 1e6 * int(found[2].replace(",", ""))
+    found = re.fullmatch(r"mebpc: note: --memory-budget (\S+): ([\d,]+) MB (are free, .*)", line)
+    free = 1e6 * int(found[2].replace(",", ""))
     assert free == pytest.approx(free_bytes(), rel=0.3)
-    from mebp.building.budget import free_budget
-
     allowed = set()
     for exact in (free - 5e5, free, free + 5e5):
         monkeypatch.setattr("mebp.building.budget.free_bytes", lambda exact=exact: exact)
-        allowed.add(free_budget().bytes)
-    assert budget in allowed
+        allowed.add((str(free_budget()), free_budget().reason))
+    assert (found[1], f"{found[2]} MB {found[3]}") in allowed

@@ -78,12 +78,23 @@ std::vector<fs::path> listGroups() {
   return groups;
 }
 
-/// In the largest unit that says it exactly.
+/// Exactly, such as "64MB" or "71.8MB".
 std::string writeSize(uint64_t bytes) {
-  for (auto [name, unit] : {std::pair("MiB", uint64_t(1) << 20), {"KiB", uint64_t(1) << 10}})
-    if (bytes % unit == 0)
-      return std::to_string(bytes / unit) + name;
-  return std::to_string(bytes) + "B";
+  constexpr uint64_t hundredth = 10'000;
+  if (bytes % hundredth != 0)
+    return std::to_string(bytes) + "B";
+  std::string text = std::to_string(bytes / 1'000'000);
+  if (const uint64_t rest = bytes % 1'000'000 / hundredth; rest > 0)
+    text += (rest < 10 ? ".0" : ".") + std::to_string(rest % 10 == 0 ? rest / 10 : rest);
+  return text + "MB";
+}
+
+/// Three digits, and zeros.
+uint64_t roundDown(uint64_t bytes) {
+  uint64_t unit = 1;
+  while (bytes / unit >= 1000)
+    unit *= 10;
+  return bytes / unit * unit;
 }
 
 std::string withCommas(uint64_t number) {
@@ -109,7 +120,7 @@ FreeBudget chooseFreeBudget(uint64_t free) {
   while (most / step >= 16)
     step *= 2;
   FreeBudget budget;
-  budget.bytes = most / step * step;
+  budget.bytes = roundDown(most / step * step);
   budget.option = "--memory-budget " + writeSize(budget.bytes);
   budget.reason = withCommas((free + 500'000) / 1'000'000) + " MB are free, a quarter of which is left to all else";
   return budget;

@@ -14,11 +14,11 @@ std::optional<uint64_t> findFreeBytes();
 /// A budget as --memory-budget auto means it, with what is to be said of it.
 struct FreeBudget {
   uint64_t bytes = 0;
-  std::string option; // "--memory-budget 384MiB": the same again
+  std::string option; // "--memory-budget 402MB": the same again
   std::string reason;
 };
 
-/// Three quarters of what is free, rounded down to an eighth, as mebp/building/budget.py has it.
+/// Three quarters of what is free, rounded down to an eighth and to three digits, as mebp/building/budget.py has it.
 FreeBudget chooseFreeBudget(uint64_t free);
 
 } // namespace mebp

@@ -20,13 +20,14 @@ from mebp.tasks import CAUSAL, TASKS, Task
 from mebp.training.evaluation import perplexity
 from mebp.training.markdown import code, table
 from mebp.training.options import TrainingOptions
+from mebp.training.schedule import CONSTANT
 from mebp.training.standing import Standing
 from mebp.version import __version__
 
 CARD = "README.md"
 _MARK = f"<!-- {MARK} -->"
 # What says how a run went on, and not what it computes.
-_INCIDENTAL = ("resume", "overwrite")
+_INCIDENTAL = ("resume", "overwrite", "plan_only")
 
 
 def write_card(folder: Path, text: str) -> None:
@@ -71,7 +72,7 @@ def make_card(
         "command": code(command),
         "steps": f"{session.steps:,}",
         **_losses(standing, has_perplexity),
-        "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule})",
+        "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule or CONSTANT})",
         "base weights while training": f"{code(storage['weights'])}, embedding {code(storage['embedding_weights'])}, "
         f"activations {code(storage['precision'])}",
         "planned peak of memory": f"{session.plan['planned_peak_bytes'] / 1e6:.1f} MB",
