@@ -12,6 +12,7 @@ from bisect import bisect_right
 import pytest
 
 import mebp
+from mebp.building.budget import free_budget
 from mebp.inspect import inspect
 from mebp.memory import free_bytes
 from mebp.tools import find_tool
