@@ -5,11 +5,13 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 
 from mebp.compile_options import as_arguments
 from mebp.errors import Error
 from mebp.files import read_json, scratch_folder, user_path
+from mebp.numbers import check_argument, check_fields, checked
 from mebp.remote_adapters.middle import RemoteAdapter
 from mebp.tools import find_tool, run_tool
 
@@ -25,7 +27,11 @@ class LoRA:
     alpha: float = 16
     targets: str | Sequence[str] = "all-linear"
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@checked
 def compile(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -200,6 +206,7 @@ def remote_options(adapter: RemoteAdapter | None) -> dict[str, object]:
 def _layers(layers: Sequence[int] | None) -> str | None:
     if layers is None:
         return None
+    check_argument("layers", layers, Sequence[int])
     if not len(layers) or list(layers) != list(range(layers[0], layers[0] + len(layers))):
         raise Error(f"layers is {layers!r}; give numbers of layers, one after the other, such as range(8)")
     return f"{layers[0]}-{layers[-1]}"
@@ -210,4 +217,4 @@ def _names(names: str | Sequence[str] | None) -> str | None:
 
 
 def _size(size: str | int | None) -> str | None:
-    return f"{size}B" if isinstance(size, int) else size
+    return f"{size}B" if isinstance(size, Integral) else size

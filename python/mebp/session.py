@@ -13,7 +13,7 @@ from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
 from mebp.inspect import describe, describe_shortly
-from mebp.numbers import check_not_negative, whole_number
+from mebp.numbers import check_argument, check_not_negative, checked, whole_number
 from mebp.plan import Plan
 from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
@@ -33,13 +33,13 @@ class Session(Sequences):
     token the position in its row where its sample starts. A token attends to its own sample alone, and nothing
     predicts a sample's first token: loss and gradients are those of the samples in rows of their own.
 
-    Whatever goes wrong is an mebp.Error whose line names the thing and says what to do: an array of another shape or
-    type, a token or label beyond the vocabulary, a batch or sequence beyond the compiled one, no label that counts.
+    Whatever is wrong with an argument is an mebp.Error, whose line names it and says what to do.
 
     A session is used by one thread at a time; several sessions may run side by side. Ctrl-C during a call is seen when
     the call has ended, so it never leaves a step half done.
     """
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -108,15 +108,16 @@ class Session(Sequences):
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        session_options.check_names(optimizer_options)
+        check_argument("stream", stream, runtime.Stream | None)
+        session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
-        self.path = user_path(path)
-        hold_entry_of(self.path)
+        self.path = hold_entry_of(user_path(path))
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
-        self.optimizer = optimizer or self._description["plan"]["optimizer"] or session_options.default_optimizer()
+        plan = self._description["plan"]
+        self.optimizer = optimizer or plan["optimizer"] or session_options.default_optimizer()
         has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
@@ -128,9 +129,7 @@ class Session(Sequences):
             optimizer=self.optimizer,
             learning_rate=lr,
             weight_decay=weight_decay,
-            optimizer_options=session_options.optimizer_texts(
-                optimizer_options, self._description["plan"], self.optimizer
-            ),
+            optimizer_options=session_options.optimizer_texts(optimizer_options, plan, self.optimizer),
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,
@@ -218,7 +217,7 @@ class Session(Sequences):
     def kernels(self) -> str:
         """The family of CPU kernels that runs, such as "avx512": the best of this CPU, or what MEBP_KERNELS names.
 
-        The environment is read once a process; a name that this CPU lacks is an mebp.Error when a session is made.
+        The environment is read once a process. Making a session fails for a name that this CPU lacks.
         """
         return self._session.kernels()
 
@@ -233,6 +232,7 @@ class Session(Sequences):
         would have with the first interval kept. (0, 0) of other optimizers."""
         return self._session.refreshes()
 
+    @checked
     def set_learning_rate(self, lr: float) -> None:
         """The rate of the next steps, a finite number of at least 0."""
         check_not_negative("lr", lr)
@@ -291,6 +291,7 @@ class Session(Sequences):
         """What the bundle is for: "causal", "classify", "token-classify" or "fill-mask"."""
         return self._description["model"]["task"]
 
+    @checked
     def logits(self, input_ids: object, first: int = 0, count: int | None = None, starts: object = None) -> np.ndarray:
         """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
 
@@ -342,8 +343,7 @@ class Session(Sequences):
         drafts: of a single sequence whose text repeats itself, up to so many tokens are computed together with the next
             one, and those that turn out to be right are kept: the same tokens in fewer passes. `source` counts these.
 
-        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
-        rows the compiled batch.
+        Raises mebp.Error where the prompt and max_new_tokens exceed max_positions, or the rows the compiled batch.
         """
         check_text(self)
         sampler = generation.Sampler(
@@ -405,6 +405,7 @@ class Session(Sequences):
                 weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
         return weights
 
+    @checked
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all.
 
@@ -425,6 +426,7 @@ class Session(Sequences):
         shapes = model_shapes(self._description, self._bundle.weights())
         return TrainedModel(self.path, self._description, shapes, read)
 
+    @checked
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
 
@@ -435,6 +437,7 @@ class Session(Sequences):
         self.model.check("save_model", "save the adapter, and merge it")
         self.model.write(user_path(folder), replace=False)
 
+    @checked
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
@@ -446,6 +449,7 @@ class Session(Sequences):
         with loadable(own_files(user_path(folder)), self._shapes) as readable:
             self._session.load_adapter(os.fspath(readable))
 
+    @checked
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.
 
@@ -458,6 +462,7 @@ class Session(Sequences):
         make_parent(folder, "choose another folder")
         self._session.save_state(os.fspath(user_path(folder)), user)
 
+    @checked
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
         """Continues from the newest saved state, or the one before it where that is damaged; returns what `user` was.
 
@@ -467,6 +472,7 @@ class Session(Sequences):
         """
         return self._session.load_state(os.fspath(user_path(folder)))
 
+    @checked
     def pause(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Saves the state as save_state does, then frees the memory; until `resume`, other calls are refused."""
         make_parent(folder, "choose another folder")
@@ -486,6 +492,7 @@ class Session(Sequences):
         """A step has failed half applied: steps and saves are refused until load_state succeeds."""
         return self._session.is_poisoned()
 
+    @checked
     def check_space(
         self, state: str | os.PathLike[str] | None = None, adapter: str | os.PathLike[str] | None = None
     ) -> None:

@@ -99,7 +99,7 @@ def test_one_command_makes_a_bundle_and_an_adapter(model, empty, samples, tmp_pa
     assert made.startswith(f"{bundle}: the bundle, exported and compiled in ")
     assert lines[lines.index(made) + 1] == SUMMARY
     assert not any(line.startswith("wrote") for line in lines)
-    assert lines[-1] == f'next: mebp generate {bundle} --adapter {tmp_path / "first"} --prompt "..."'
+    assert lines[-1] == f'next: mebp generate {tmp_path / "first"} --prompt "..."'
 
     second = command(*arguments, "--adapter-out", tmp_path / "second")
     assert second.returncode == 0 and f"{bundle}: the bundle, from the cache" in second.stdout.splitlines()

@@ -71,6 +71,7 @@ class Trained:
     task: str = CAUSAL
     classes: Callable[[dict], Sequence[str]] = lambda config: ()  # of a classifier, by its config.json
     usual_budget: str = NONE  # where nobody asks for one: a size, QUARTER, or NONE
+    asked: Callable[[Tokenizer], int] | None = None  # tokens of a prompt and its answer, if it answers some meanwhile
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,9 @@ class Builder:
             chosen["generate_len"] = min(_GENERATED, limit or _GENERATED)
         elif options.generate_len is None and trained.writes:
             chosen["generate_len"] = chosen["seq_len"]
+        if options.generate_len is None and trained.asked:
+            wanted = max(trained.asked(Tokenizer.of_model(settings)), chosen.get("generate_len", 0))
+            chosen["generate_len"] = min(wanted, limit or wanted)
         return {"batch": 1, "generate_len": None, **chosen}
 
     def _export(self, model: str, onnx: Path, options: Mapping[str, object]) -> None:

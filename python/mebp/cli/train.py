@@ -143,6 +143,12 @@ def _add_evaluation(add: Callable) -> None:
     add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
     )
+    add(
+        "--ask",
+        action="append",
+        metavar="FILE|TEXT",
+        help="let the model answer this, or each prompt of a file, at each evaluation; also several",
+    )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
     add(
         "--patience",

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mebp.numbers import checked
 from mebp.training.loop import Callback, TrainingRun
 from mebp.training.options import convert, find_name
 from mebp.training.request import Request, request_kinds
 
 
+@checked
 def train(
     bundle: str | os.PathLike[str],
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -32,7 +34,7 @@ def train(
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: task, steps or epochs, lr, seed, optimizer,
         weight_decay, clip, clip_recompute, accumulate, packing, schedule, warmup, warmup_ratio, eval, val_split,
-        eval_every, test, patience, adapter, adapter_out, model_out, keep, state, save_every, pause_on, resume,
+        eval_every, ask, test, patience, adapter, adapter_out, model_out, keep, state, save_every, pause_on, resume,
         overwrite, log, plot, report_to, spill_dir, plan_only (which returns a session only of a bundle), profile,
         threads, device, columns; of masked text mask_probability; of a device's half of a split model connect, cert,
         key, ca, plain_text, retry_for and in_flight; and what an optimizer has of its own, as mebp.Session lists its

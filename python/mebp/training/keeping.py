@@ -155,6 +155,16 @@ class Keeper:
         return unreached(self.session.trainables(), description) if adapted_parameters(description) else None
 
     @property
+    def result(self) -> Path | None:
+        """Where the adapter or model lies that is the best, or else the last; None where none was written."""
+        if self.folder is None or not self.has_result:
+            return None
+        best = self.folder / f"step-{self._standing.best_step}"
+        if self._options.keep == "all" and best.exists():
+            return best
+        return self._kept.get(f"the {self.what}", (0, self.folder))[1]
+
+    @property
     def has_result(self) -> bool:
         """Whether this run has written one, before it was stopped and resumed or since."""
         return f"the {self.what}" in self._kept or bool(self._options.keep == "best" and self._standing.best_step)

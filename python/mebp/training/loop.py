@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
@@ -14,15 +15,17 @@ from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
+from mebp.objective_traits import objectives
 from mebp.outputs import is_same
 from mebp.session import Session
 from mebp.split_options import exposure
 from mebp.tokenizer import Tokenizer
 from mebp.training import defaults, interrupts, state
+from mebp.training.asking import Asking
 from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
 from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
-from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
+from mebp.training.log import ANSWERS, Answer, Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
 from mebp.training.objectives import Measured, Objective, make_objective
 from mebp.training.opening import open_within_budget
@@ -50,6 +53,7 @@ class TrainingRun:
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
+    kept: Path | None = None  # the folder of the adapter or model: of --keep all, of the best or the last
 
     @property
     def refreshes(self) -> tuple[int, int]:
@@ -117,6 +121,7 @@ class _Run:
             session.model.check_space(options.model_out)
         self.objective, self.pauses = objective, pauses
         self.origin = origin or Origin.of_bundle(options.bundle)
+        self.asking = Asking(options, session)
         steps_per_epoch = objective.steps_per_epoch(session)
         given = options
         options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))
@@ -127,7 +132,7 @@ class _Run:
         self.schedule, self.warmup = options.schedule or CONSTANT, options.warmup_steps(self.total)
         self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
-        self.planned_bytes = planned + max(0, before - session.plan["process_bytes"])
+        self.planned_bytes = planned + self._bytes_asking + max(0, before - session.plan["process_bytes"])
         self.description = {
             **objective.description(),  # before the data, which is read by them
             "--val-split": options.val_split,
@@ -144,6 +149,7 @@ class _Run:
         }
         if self.schedule != CONSTANT or options.warmup_ratio:
             self.description["--steps"] = self.total  # the rates depend on it
+        self.columns = [*objective.metrics, *(ANSWERS if self.asking else ())]
         self.standing = Standing()
         self.told_writing = self.told_explosion = False
         self.spoiled = False  # a gradient that is not finite was applied, or a part of one
@@ -181,7 +187,7 @@ class _Run:
             if options.log:
                 check_space(options.log.parent, _LOG_LINE_BYTES * (self.total - first), "the log")
             table = self.keeper.folder and self.keeper.folder / TABLE
-            log = RunLog(options.log, first, table, self.objective.metrics)
+            log = RunLog(options.log, first, table, self.columns)
             log.listeners.append(reports.write)
             self.keeper.reports = reports
             try:
@@ -196,7 +202,8 @@ class _Run:
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
             signal = self.interrupted.signal if cut else None
-            return TrainingRun(log.records, log.evaluations, self.session, cut, signal, self.test_loss)
+            found = cut, signal, self.test_loss, self.keeper.result
+            return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:
         """Until the end, a signal, or what the callback says."""
@@ -215,7 +222,7 @@ class _Run:
             self._evaluate_if_due(log, reporter)
             if self.session.steps % options.save_every == 0:
                 self.keeper.save_state()
-                if options.keep == "all" and not options.eval:
+                if options.keep == "all" and not self.objective.measures("eval"):
                     self.keeper.save_result()
             if self.pauses.is_asked and not (self._is_finished or stopped):
                 self._pause(reporter)
@@ -291,11 +298,30 @@ class _Run:
             f"(ln {self.session.vocabulary:,}); start over with a lower --lr or with --clip"
         )
 
+    @property
+    def _bytes_asking(self) -> int:
+        counted = objectives()[self.options.objective].writes  # what writes has that memory in any case
+        return 0 if counted else self.asking.bytes
+
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter) -> None:
         step = self.session.steps
         due = step > 0 and (step % self.eval_every == 0 or step == self.total)
-        if not self.objective.measures("eval") or not due or self.standing.evaluated == step:
+        if not due or self.standing.evaluated == step:
             return
+        if self.objective.measures("eval"):
+            self._evaluate(step, log, reporter)
+        elif self.asking:
+            self.standing.evaluated = step
+            self._ask(step, log, reporter)
+
+    def _ask(self, step: int, log: RunLog, reporter: Reporter) -> None:
+        with reporter.busy("answering"):
+            for prompt, answer in self.asking.answers(stop=lambda: self.interrupted.pressed):
+                log.add(Answer(step, prompt, answer))
+                reporter.say(f"step {step}/{self.total}  {' '.join(prompt.split())}")
+                reporter.say(f"  {' '.join(answer.split()) or '(an empty answer)'}")
+
+    def _evaluate(self, step: int, log: RunLog, reporter: Reporter) -> None:
         try:
             with reporter.busy("evaluating"):
                 found = self.objective.measure(self.session, "eval", stop=lambda: self.interrupted.pressed)
@@ -307,6 +333,7 @@ class _Run:
         log.add(Evaluation(step, found.loss, found.metrics))
         is_best = self.standing.evaluate(step, found.loss)
         reporter.say(f"step {step}/{self.total}  eval loss {self._told(found)}")
+        self._ask(step, log, reporter)
         if self.options.keep == "all" or (self.options.keep == "best" and is_best):
             self.keeper.save_result(is_best)
         if self._has_lost_patience and step < self.total:
@@ -342,7 +369,7 @@ class _Run:
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
         compiled = session.plan["peak_bytes"]
-        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session)
+        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session) + self._bytes_asking
         how = "as compiled" if planned == compiled else f"with these options ({compiled / 1e6:.1f} MB as compiled)"
         beside = (self.planned_bytes - planned) / 1e6
         reporter.say(
@@ -449,7 +476,7 @@ class _Run:
         if self.keeper.has_result:
             table, picture = self.keeper.folder / TABLE, self.keeper.folder / PICTURE
             if options.log is None or not is_same(options.log, table):
-                write_table(log.entries, table, self.objective.metrics)
+                write_table(log.entries, table, self.columns)
             pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
         if not (log.records and pictures):
             return

@@ -71,6 +71,7 @@ class TrainingOptions:
     eval: Path | None = None  # a Source that stands for it
     val_split: float | None = None
     eval_every: int | None = None
+    ask: list | None = None  # texts, and files of prompts
     test: Path | None = None  # likewise
     adapter: Path | None = None
     adapter_out: Path | None = None
@@ -189,6 +190,10 @@ class TrainingOptions:
                 f"--in-flight {self.in_flight} is more than the {self.accumulate} of --accumulate, which are all "
                 "batches of a step; give at most as many"
             )
+        if self.ask and self.task not in (None, CAUSAL):
+            raise Error(f"--ask is for models that write text; leave it or --task {self.task} out")
+        if self.ask and self.connect:
+            raise Error("--ask and --connect cannot be used together: a device's half writes no text; leave one out")
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
         if self.pause_on and self.state is None:
@@ -205,7 +210,8 @@ class TrainingOptions:
             raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go, or --model-out DIR")
         needing = {"--eval-every": self.eval_every, "--patience": self.patience, "--keep best": self.keep == "best"}
         for option, value in needing.items():
-            if value and self.eval is None and self.val_split is None and not self.chooses_length:
+            asks = option == "--eval-every" and self.ask
+            if value and self.eval is None and self.val_split is None and not self.chooses_length and not asks:
                 raise Error(f"{option} needs --eval FILE, the data to measure the loss on, or --val-split X")
 
     @property

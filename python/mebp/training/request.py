@@ -2,27 +2,32 @@
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mebp.adapters.origin import Origin
-from mebp.building import Builder, Trained, is_bundle
+from mebp.adapters.origin import Origin, is_known
+from mebp.building import Builder, Built, Trained, is_bundle
 from mebp.building.budget import QUARTER, size_text
 from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
+from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
 from mebp.files import user_path
+from mebp.inspect import inspect
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
+from mebp.training.asking import bytes_of_answers, tokens_of_asking
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.keeping import adapter_digest
 from mebp.training.loop import Callback, TrainingRun, train
@@ -103,8 +108,7 @@ class Request:
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: {self._next(run)}")
         return run
 
     def _check_kind(self) -> None:
@@ -133,6 +137,18 @@ class Request:
         say_if(self._build(progress, Builder.plan))
         return TrainingRun([], [], None, interrupted=False)
 
+    def _next(self, run: TrainingRun) -> str:
+        """A command that uses what was trained."""
+        training = self.training
+        adapter = run.kept or training.adapter_out
+        base = [] if is_known(adapter) else ["--base", str(training.bundle)]
+        if run.session.task == CAUSAL:
+            chat = ["--chat"] if has_conversations(training.data[0]) else []
+            return shlex.join(["mebp", "generate", str(adapter), *base, *chat, "--prompt"]) + ' "..."'
+        data = training.eval or training.data[0]
+        columns = ["--columns", training.columns] if training.columns else []
+        return shlex.join(["mebp", "eval", str(adapter), *base, "--data", replace(data, share=None).asked, *columns])
+
     def _sources(self) -> list[Source]:
         return [*self.training.data, *self.training.measured.values()]
 
@@ -146,8 +162,10 @@ class Request:
         """And what names the same model whenever it is asked for, and how it was made."""
         asked = self.training.bundle
         if is_bundle(asked):
+            if lacking := _lacking_to_answer(self.training, asked):
+                raise lacking.refusal()
             return asked, str(asked), Origin.of_bundle(asked)
-        built = self._build(progress, Builder.build)
+        built = self._build(progress, self._build_with_room)
         return built.bundle, built.model, Origin.of_built(built, str(asked))
 
     def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
@@ -183,6 +201,7 @@ class Request:
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
             self._usual_budget(),
+            (lambda tokenizer: tokens_of_asking(training, tokenizer)) if training.ask else None,
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
@@ -190,6 +209,20 @@ class Request:
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
             return make(Builder(tell, stage), self._model(tell), trained, self._compiling(tell), also)
+
+    def _build_with_room(
+        self, builder: Builder, model: str, trained: Trained, compiling: CompileOptions, also: Mapping[str, object]
+    ) -> Built:
+        """As Builder.build; where a budget is to hold what --ask takes as well, with less of it for training."""
+        built = builder.build(model, trained, compiling, also)
+        lacking = _lacking_to_answer(self.training, built.bundle)
+        if not lacking:
+            return built
+        builder.say(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
+        try:
+            return builder.build(model, trained, replace(compiling, memory_budget=lacking.rest), also)
+        except Error as error:
+            raise lacking.refusal(str(error)) from None
 
     def _model(self, tell: Callable[[str], None]) -> str:
         """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
@@ -282,6 +315,42 @@ def _with_spill_dir(given: Mapping[str, object]) -> Mapping[str, object]:
     if folder is not None:
         raise Error(f"--spill {spill} and --spill-dir {folder} are both folders; leave one of them out")
     return {name: value for name, value in given.items() if name != "spill"} | {"spill_dir": user_path(spill)}
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What a bundle's budget has too little for answers."""
+
+    budget: int
+    peak: int
+    beside: int
+
+    @property
+    def rest(self) -> str:
+        return f"{max(1, self.budget - self.beside)}B"
+
+    def refusal(self, least: str = "") -> Error:
+        """least: what mebpc says of the rest, where it has tried."""
+        found = _NEEDED.search(least)
+        if least and not found:
+            return Error(least)
+        peak = float(found[1]) * 1e6 if found else self.peak
+        return Error(
+            f"--ask: answers take {self.beside / 1e6:.1f} MB and training {peak / 1e6:.1f} MB, and the budget is "
+            f"{self.budget / 1e6:.1f} MB, so {(self.beside + peak - self.budget) / 1e6:.1f} MB are lacking; give a "
+            "larger --memory-budget, a shorter --generate-len, or leave --ask out"
+        )
+
+
+_NEEDED = re.compile(r"needs at least ([0-9.]+) MB")
+
+
+def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | None:
+    if not training.ask or objectives()[training.objective].writes:
+        return None
+    plan = inspect(bundle)["plan"]
+    found = _Lacking(plan["budget_bytes"], plan["peak_bytes"], bytes_of_answers(plan))
+    return found if found.budget and found.peak + found.beside > found.budget else None
 
 
 def _silent(line: str) -> None:
