@@ -181,6 +181,9 @@ def test_full_training_chooses_what_it_can_train(model, free, samples, capsys):
     run = mebp.train(model, samples, steps=1, train="full")
     assert "--weights bf16: a step can change weights that are stored so\n" in capsys.readouterr().out
     assert storage_options(inspect(run.session.path))["weights"] == "bf16"
-    for options, weights in (({"train_targets": "*norm*"}, "int4"), ({"optimizer": "qgalore", "galore_rank": 4}, "int8")):
+    for options, weights in (
+        ({"train_targets": "*norm*"}, "int4"),
+        ({"optimizer": "qgalore", "galore_rank": 4}, "int8"),
+    ):
         run = mebp.train(model, samples, steps=1, train="full", progress=False, **options)
         assert storage_options(inspect(run.session.path))["weights"] == weights
