@@ -168,10 +168,19 @@ def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
 
 def find_frontier(model: Path, options: Mapping[str, object]) -> list[dict]:
     """What mebpc --frontier finds: peak_bytes and seconds of each plan, among others. Raises mebp.Error likewise."""
-    with scratch_folder(Path(tempfile.gettempdir()), "mebp-frontier-") as folder:
-        found = folder / "frontier.json"
-        _run_mebpc(str(model), "--frontier", "--plan-json", str(found), *as_arguments(options))
-        return read_json(found, "report it")["frontier"]
+    return _read_plan(model, "--frontier", options)["frontier"]
+
+
+def find_generation_peak(model: Path, options: Mapping[str, object]) -> int:
+    """What a process needs, in bytes, that generates text by such a bundle, whose plan has no say in it."""
+    return _read_plan(model, "--plan-only", options)["generation_peak_bytes"]
+
+
+def _read_plan(model: Path, what: str, options: Mapping[str, object]) -> dict:
+    with scratch_folder(Path(tempfile.gettempdir()), "mebp-plan-") as folder:
+        file = folder / "plan.json"
+        _run_mebpc(str(model), what, "--plan-json", str(file), *as_arguments(options))
+        return read_json(file, "report it")
 
 
 def check_options(options: Mapping[str, object]) -> None:
