@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# make        installs what is missing and builds
+# make        installs what is missing, and builds what a user runs
 # make demo   fine-tunes a real model on this machine
 # make demo-grpo   teaches one by a reward alone
 # make demo-dpo    teaches one which of two answers is preferred
-# make test   runs all tests
+# make test   builds and runs all tests
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
@@ -11,23 +11,26 @@
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
 #             docs/models.md from what bench/models.py found
 # make clean  removes what was built; .venv stays
-.PHONY: all setup build demo demo-grpo demo-dpo test soak cross lint docs wheel clean
+.PHONY: all setup product build demo demo-grpo demo-dpo test soak cross lint docs wheel clean
 
-all: build
+all: product
 
 setup:
 	@scripts/setup.sh
 
+product: setup
+	@scripts/build.sh product
+
 build: setup
 	@scripts/build.sh
 
-demo: build
+demo: product
 	@scripts/demo.sh
 
-demo-grpo: build
+demo-grpo: product
 	@scripts/demo_grpo.sh
 
-demo-dpo: build
+demo-dpo: product
 	@scripts/demo_dpo.sh
 
 test: build

@@ -22,6 +22,8 @@ inline constexpr OptionText options[] = {
     {"weights", "TYPE", "type of the frozen weights: f32, bf16, int8, int4 or int4-sym", "int4"},
     {"embedding-weights", "TYPE",
      "type of the embedding and the head (default: int8 with quantised weights, else as --weights)"},
+    {"weights-for", "NAMES",
+     "type of some of them by the layer's name, in which * stands for anything: lm_head=int8,*.layers.0.*=bf16"},
     {"train", "WHAT", "train adapters (lora), or weights of the model themselves (full)", "lora"},
     {"train-targets", "NAMES",
      "with --train full, which weights: all-linear, or patterns of names in which * stands for anything, such as "
@@ -38,10 +40,27 @@ inline constexpr OptionText options[] = {
     {"share-a", "", "one A for layers that read one value: q, k and v"},
     {"split-layers", "N-N", "adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
     {"galore-rank", "N", "dimensions that a matrix's gradient is projected to", "64"},
+    {"value-head", "", "train a linear layer that gives a value of each token, too, as PPO needs it"},
+    {"entropy-bonus", "",
+     "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary"},
     {"router-aux-loss-coef", "X",
      "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
      "output_router_logits",
      "0"},
+    {"random-weights", "SEED", "draw random weights with this seed, for a --shape-only export"},
+    {"wire", "TYPE",
+     "type of what crosses between the halves (default: as --precision); bf16 under f32 halves the bytes and rounds "
+     "what crosses, so that gradients are those of the rounded model; without --split, one process rounds alike"},
+    {"rates", "FILE",
+     "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine (default: "
+     "~/.cache/mebp/rates.json, if it exists)"},
+    {"chunk-size", "N", "process sequences in chunks of this many tokens; 0 for whole sequences", "0"},
+    {"checkpoint-spacing", "N", "keep the input of every N-th layer and recompute the others", "1"},
+    {"loss-rows", "N", "tokens in a tile of the loss", "128"},
+    {"loss-columns", "N", "vocabulary entries in a tile of the loss", "2048"},
+    {"spill", "WHAT",
+     "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's state, "
+     "too); with a budget, no more than it needs (default: none; with a budget, checkpoints)"},
     {"resident-limit", "SIZE", "keep at most this much of the mapped weights in memory, such as 128MiB"},
     // Of a run.
     {"lr", "X", "learning rate; with a schedule, the highest", "2e-4"},
@@ -50,7 +69,6 @@ inline constexpr OptionText options[] = {
     {"state", "DIR", "keep the state of the run in this folder, for --resume"},
     {"save-every", "N", "save the state every N steps", "50"},
     {"resume", "", "continue the run in --state"},
-    {"spill", "DIR", "keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)"},
     {"profile", "trace.json", "record every kernel call, for ui.perfetto.dev"},
     {"threads", "N", "CPU threads to use (default: all)"},
     {"device", "NAME", "compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices", "cpu"},

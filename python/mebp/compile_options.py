@@ -6,11 +6,38 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args, get_type_hints
 
-from mebp.remote_adapters import adapter_kinds
+from mebp.errors import Error
+from mebp.remote_adapters import adapter_kinds, remote_kinds
 from mebp.shared_options import SharedOption, shared_options
 
-_MEBPC_NAMES = {"adapter_kind": "adapter"}
-AUTO = "auto"  # of memory_budget: what the machine has free
+_MEBPC_NAMES = {"adapter_kind": "adapter", "adapter_seed": "seed"}
+AUTO, NONE = "auto", "none"  # of memory_budget: what the machine has free; mebpc's plan without a budget
+SPILLS = ("none", "checkpoints", "all")
+# What mebpc alone has, and how it is asked for: it prints and stops, or makes a bundle that does not train by itself.
+_PRINTING = "prints and trains nothing"
+_HALVES = "splits a model over two machines"
+_OF_MEBPC = {
+    "frontier": (_PRINTING, "--frontier"),
+    "emit": (_PRINTING, "--emit exec"),
+    "explain_peak": (_PRINTING, "--plan-only --explain-peak"),
+    "plan_json": (_PRINTING, "--plan-only --plan-json plan.json"),
+    "max_seq_for": (_PRINTING, "--max-seq-for 1GiB"),
+    "check_options": (_PRINTING, "--check-options"),
+    "explain_wire": (_HALVES, "-o model.mebp --adapter {kind} --split {kind} --explain-wire"),
+    "split": (_HALVES, "-o model.mebp --adapter {kind} --split {kind}"),
+    "device_first": (_HALVES, "-o model.mebp --adapter {kind} --split {kind} --device-first 1"),
+    "device_last": (_HALVES, "-o model.mebp --adapter {kind} --split {kind} --device-last 1"),
+}
+
+
+def refuse_of_mebpc(name: str) -> None:
+    """Raises mebp.Error for an option that mebpc alone has, with the commands that do what it asks for."""
+    if name == "value_adapter":
+        raise Error("--value-adapter is here --objective ppo --value-model own; give that")
+    if name in _OF_MEBPC:
+        what, asking = _OF_MEBPC[name]
+        command = f"mebpc model/model.onnx {asking.format(kind=remote_kinds()[0].name)}"
+        raise Error(f"{flag(name)} {what}; run mebp export MODEL -o model/model.onnx, then {command}")
 
 
 def _option(value: str, help: str) -> object:
@@ -22,7 +49,7 @@ def _option(value: str, help: str) -> object:
 class CompileOptions:
     """By mebpc's own names, with _ for -; None leaves one to the data, or to mebpc. mebpc checks the values.
 
-    One name is not mebpc's: adapter_kind is its --adapter, for mebp train's own --adapter names a folder.
+    Two names are not mebpc's, for mebp train's own --adapter names a folder, and its --seed is of the data's order.
     """
 
     seq_len: int | None = _option("N", "train on sequences of up to N tokens (default: what the data needs)")
@@ -33,21 +60,36 @@ class CompileOptions:
     precision: str | None = None
     weights: str | None = None
     embedding_weights: str | None = None
+    weights_for: str | None = None
+    random_weights: int | None = None
     train: str | None = None
     train_targets: str | None = None
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: str | None = None
     adapter_kind: str | None = _option("KIND", "train {kinds}; mebpc's --adapter (default: lora)")
+    adapter_seed: int | None = _option("N", "seed for the adapters' initial values; mebpc's --seed (default: 0)")
     rank_down: int | None = None
     rank_up: int | None = None
     share_a: bool | None = None
     split_layers: str | None = None
+    wire: str | None = None
     galore_rank: int | None = None
+    value_head: bool | None = None
+    entropy_bonus: bool | None = None
     router_aux_loss_coef: float | None = None
     memory_budget: str | None = _option(
-        "SIZE", "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free"
+        "SIZE",
+        "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free; none: mebpc's "
+        "usual plan (default: the fastest within a quarter of what is free; length, batch and generation as with none)",
     )
+    chunk_size: int | None = None
+    checkpoint_spacing: int | None = None
+    loss_rows: int | None = None
+    loss_columns: int | None = None
+    spill: str | None = None
+    resident_limit: str | None = None
+    rates: str | None = None
 
     @staticmethod
     def named_by_mebpc(options: Mapping[str, object]) -> dict[str, object]:

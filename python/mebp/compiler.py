@@ -2,6 +2,7 @@
 """mebp.compile: runs mebpc, the compiler."""
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from mebp.compile_options import as_arguments
 from mebp.errors import Error
-from mebp.files import user_path
+from mebp.files import read_json, scratch_folder, user_path
 from mebp.numbers import check_argument, check_fields, checked
 from mebp.remote_adapters.middle import RemoteAdapter
 from mebp.tools import find_tool, run_tool
@@ -158,14 +159,27 @@ def run_mebpc(model: Path, output: Path, options: Mapping[str, object]) -> None:
     _run_mebpc(str(model), "-o", str(output), *as_arguments(options))
 
 
+def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
+    """The plan that mebpc prints. Raises mebp.Error likewise."""
+    return _run_mebpc(str(model), "--plan-only", *as_arguments(options)).rstrip()
+
+
+def find_frontier(model: Path, options: Mapping[str, object]) -> list[dict]:
+    """What mebpc --frontier finds: peak_bytes and seconds of each plan, among others. Raises mebp.Error likewise."""
+    with scratch_folder(Path(tempfile.gettempdir()), "mebp-frontier-") as folder:
+        found = folder / "frontier.json"
+        _run_mebpc(str(model), "--frontier", "--plan-json", str(found), *as_arguments(options))
+        return read_json(found, "report it")["frontier"]
+
+
 def check_options(options: Mapping[str, object]) -> None:
     """Raises mebp.Error for options that mebpc would refuse whatever the model is."""
     _run_mebpc("--check-options", *as_arguments(options))
 
 
-def _run_mebpc(*arguments: str) -> None:
+def _run_mebpc(*arguments: str) -> str:
     try:
-        run_tool([find_tool("mebpc"), *arguments])
+        return run_tool([find_tool("mebpc"), *arguments])
     except Error as error:
         raise Error(str(error).removeprefix("mebpc: ")) from None
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
+from mebp.cache import hold_entry_of
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
@@ -110,12 +111,13 @@ class Session(Sequences):
         check_argument("stream", stream, runtime.Stream | None)
         session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
-        self.path = user_path(path)
+        self.path = hold_entry_of(user_path(path))
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
-        self.optimizer = optimizer or self._description["plan"]["optimizer"] or session_options.default_optimizer()
+        plan = self._description["plan"]
+        self.optimizer = optimizer or plan["optimizer"] or session_options.default_optimizer()
         has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
@@ -127,9 +129,7 @@ class Session(Sequences):
             optimizer=self.optimizer,
             learning_rate=lr,
             weight_decay=weight_decay,
-            optimizer_options=session_options.optimizer_texts(
-                optimizer_options, self._description["plan"], self.optimizer
-            ),
+            optimizer_options=session_options.optimizer_texts(optimizer_options, plan, self.optimizer),
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,

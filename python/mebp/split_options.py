@@ -69,5 +69,5 @@ def exposure(description: dict, address: str) -> str:
     beside = f", and may guess {guessed}" if guessed else ""
     return (
         f"the server at {address} can compute {known}{beside}: this half keeps {first} first and {last} "
-        "last layers (--device-first, --device-last)"
+        "last layers (mebpc --device-first, --device-last)"
     )

@@ -36,15 +36,15 @@ def told_by(say: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def stages(first: str) -> Iterator[Callable[[str], None]]:
+def stages(first: str, elsewhere: Callable[[str], object] = say) -> Iterator[Callable[[str], object]]:
     """Yields a function that says what begins. A terminal shows it in a line that moves, from the `first` stage on;
-    elsewhere each call prints a line on standard output."""
+    elsewhere it is `elsewhere`, by default a line on standard output."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield say
+        yield elsewhere
         return
     with console.status(Text(printable(first))) as status:
         yield lambda stage: status.update(Text(printable(stage)))

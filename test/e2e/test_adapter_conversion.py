@@ -19,6 +19,7 @@ from mebp.exporter.packaged import unpack
 from mebp.gguf.model import ModelWriter
 from support import models
 from support.commands import refusal_in_process
+from support.judges import judge
 from support.llama_cpp import llama_cpp  # noqa: F401
 
 TOLERANCE = 1e-4
@@ -76,7 +77,7 @@ class Adapted:
         return self._logits(PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(self.base), adapter).eval())
 
     def in_mlx(self, adapter: Path) -> np.ndarray:
-        utils = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
+        utils = judge("mlx_lm.utils")
         import mlx.core as mx
         from mlx_lm.tuner.utils import load_adapters
 

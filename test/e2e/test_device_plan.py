@@ -11,6 +11,7 @@ import mebp
 from mebp.tools import find_tool
 from support import models
 from support.exports import export
+from support.judges import judge
 
 TOKENS = 256
 SHAPE = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 2, "vocab_size": 2048}
@@ -27,7 +28,7 @@ def onnx(tmp_path_factory):
 @pytest.mark.parametrize("chunk", [0, 64])
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_a_device_holds_what_is_planned(onnx, tmp_path, precision, chunk):
-    mlx = pytest.importorskip("mlx.core")
+    mlx = judge("mlx.core")
     bundle = tmp_path / "model.mebp"
     mebp.compile(onnx, bundle, precision=precision, device="mlx-cpu", chunk_size=chunk)
     session = mebp.Session(bundle, device="mlx-cpu")

@@ -15,6 +15,7 @@ from mebp.tools import find_tool, run_tool
 from mebp.verification.comparison import Comparison, Errors, Gradients, relative_error
 from mebp.verification.projection import project, project_all, read_projectors
 from support import models
+from support.judges import missing, reachable
 from support.peaks import check_each_use, other_peaks
 from support.pipeline import check, make_bundle, reference_for
 
@@ -128,10 +129,11 @@ def test_a_subspace_is_of_all_micro_batches(tmp_path, schedule):
 
 def galore_adamw():
     """galore-torch's."""
-    try:
-        return published_galore.load_adamw().AdamW
-    except ImportError:
-        pytest.skip("galore-torch is not installed")
+    with reachable():
+        try:
+            return published_galore.load_adamw().AdamW
+        except ImportError as error:
+            missing(str(error))
 
 
 def _exact_svd(matrix: torch.Tensor, full_matrices: bool):

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_one_command_makes_a_bundle_and_an_adapter(model, empty, samples, tmp_pa
     assert made.startswith(f"{bundle}: the bundle, exported and compiled in ")
     assert lines[lines.index(made) + 1] == SUMMARY
     assert not any(line.startswith("wrote") for line in lines)
-    assert lines[-1] == f'next: mebp generate {bundle} --adapter {tmp_path / "first"} --prompt "..."'
+    assert lines[-1] == f'next: mebp generate {tmp_path / "first"} --prompt "..."'
 
     second = command(*arguments, "--adapter-out", tmp_path / "second")
     assert second.returncode == 0 and f"{bundle}: the bundle, from the cache" in second.stdout.splitlines()
@@ -129,6 +130,14 @@ def test_every_option_arrives(model, cached, samples):
     stored = storage_options(description)
     assert (stored["weights"], stored["embedding_weights"], stored["precision"]) == ("bf16", "f32", "f32")
     assert (plan["budget_bytes"], plan["optimizer"], plan["momentum"], plan["threads"]) == (32_000_000, "sgd", 0.5, 1)
+    options = {"weights_for": "*.q_proj=f32", "adapter_seed": 3, "chunk_size": 16, "checkpoint_spacing": 1,
+               "loss_rows": 16, "loss_columns": 128, "spill": "checkpoints", "resident_limit": "64MB", "rates": "none",
+               "value_head": True, "entropy_bonus": True, "random_weights": 5}  # fmt: skip
+    description = inspect(mebp.train(model, samples, steps=1, progress=False, **options).session.path)
+    stated, plan = description["manifest"]["options"], description["plan"]
+    assert (stated["weights_for"], stated["lora"]["seed"], stated["value_head"]) == (["*.q_proj=f32"], 3, True)
+    assert (plan["chunk"], plan["spacing"], plan["loss_rows"], plan["loss_columns"]) == (16, 1, 16, 128)
+    assert plan["spill_checkpoints"] and plan["resident_limit"] == 64_000_000 and stated["entropy_bonus"]
     full = mebp.train(model, samples, steps=1, progress=False, train="full", train_targets="*norm*", weights="f32")
     assert all("norm" in name for name in full.session.trainables())
 
@@ -175,7 +184,7 @@ def test_a_resumed_run_keeps_its_budget(model, cached, samples, tmp_path, monkey
     monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: 400e6)
     second = mebp.train(model, samples, steps=2, **options, resume=True).session
     assert second.path == first.path and second.steps == 2
-    assert "--memory-budget 67MB: as this run began\n" in capsys.readouterr().out
+    assert "--memory-budget 67.1MB: as this run began\n" in capsys.readouterr().out
     third = mebp.train(model, samples, steps=2, **options, overwrite=True, progress=False).session
     assert third.path != first.path
 
@@ -448,3 +457,18 @@ def test_samples_share_rows_where_they_fill_some(cached, model, tmp_path):
     ]:
         session = mebp.train(model, data, steps=1, progress=False, **options).session
         assert (session.max_sequence, session.packs) == (length, packs), (data, options)
+
+
+def test_a_plan_alone_writes_nothing(model, cached, samples, bundle, data, tmp_path, capsys):
+    outputs = {"adapter_out": tmp_path / "out" / "adapter", "state": tmp_path / "state", "log": tmp_path / "log.jsonl"}
+    before = kept(cached)
+    run = mebp.train(model, samples, plan_only=True, lora_rank=3, **outputs)
+    said = capsys.readouterr().out
+    assert re.search(r"^  peak +\d+\.\d\d MB  all memory", said, re.MULTILINE) and " s a step\n" in said
+    assert run.session is None and run.records == [] and kept(cached) == before
+    run = mebp.train(bundle, data, plan_only=True, clip=1.0, **outputs)
+    said = capsys.readouterr().out
+    planned = run.session.plan["planned_peak_bytes"]
+    assert said.startswith("planned peak: ") and f"this run: {planned / 1e6:.1f} MB, with Python" in said
+    assert planned > run.session.plan["peak_bytes"] and run.session.steps == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "data.txt"]

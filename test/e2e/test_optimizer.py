@@ -2,8 +2,6 @@
 """The optimizers alone, on recorded gradients: two right runs of a model drift apart, so only this can be exact."""
 
 import functools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,21 +13,21 @@ from mebp.session_options import optimizer_option_kinds
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.judges import judge
 from support.pipeline import make_bundle
 
 STEPS = 50
 
 
 def _lion(parameters, **options):
-    return pytest.importorskip("lion_pytorch").Lion(parameters, **options)
+    return judge("lion_pytorch").Lion(parameters, **options)
 
 
 def _adamw8bit(parameters, **options):
     """bitsandbytes' on the CPU, but for its quantisation there, which is not to the nearest value near zero (of 0 it
     makes 2e-5 of the block's largest). Its kernels for CUDA, and its own code for other types, are; so it is given
     doubles, which go that way."""
-    sys.path.append(str(Path(sys.prefix) / "judges"))  # where scripts/setup.sh puts it
-    optim = pytest.importorskip("bitsandbytes.optim")
+    optim = judge("bitsandbytes.optim")
     from bitsandbytes.backends.cpu import ops
 
     def quantise(values, code, absmax, out, blocksize):

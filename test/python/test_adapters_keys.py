@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from mebp.adapters.conversion import convert_adapter
 from mebp.adapters.keys import loadable
 from mebp.errors import Error
+from support.judges import judge
 
 A, B = np.full((2, 8), 0.5, np.float32), np.full((16, 2), 0.25, np.float32)
 LAYER = "model.layers.0.mlp.up_proj"
@@ -115,7 +116,7 @@ def test_a_module_that_the_bundle_lacks_is_not_called_odd(tmp_path):
 
 class TestGguf:
     def _written(self, folder: Path, **keys: object) -> Path:
-        gguf = pytest.importorskip("gguf")
+        gguf = judge("gguf")
         writer = gguf.GGUFWriter(folder / "a.gguf", "llama")
         writer.add_type("adapter")
         writer.add_string("adapter.type", "lora")
@@ -144,7 +145,7 @@ class TestGguf:
         assert sorted(load_file(tmp_path / "out" / "adapter_model.safetensors")) == KEYS
 
     def test_every_key_of_the_gguf_package_is_known(self):
-        gguf = pytest.importorskip("gguf")
+        gguf = judge("gguf")
         from mebp.adapters.gguf_file import _KEYS
 
         assert {value for name, value in vars(gguf.Keys.Adapter).items() if name[0] != "_"} <= {*_KEYS}

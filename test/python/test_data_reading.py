@@ -148,8 +148,8 @@ OBJECTS = "write one object a line, or one array of objects"
         ({"question": "a", "answer": "b", "text": "c"}, 'has both "question" and "text"; keep one of them'),
         (
             {"prompt": "a", "chosen": "b", "rejected": "c"},
-            'has "chosen" and "rejected", a pair of which one is preferred; give --objective dpo or orpo, or keep '
-            'what is chosen, as "completion"',
+            'has "chosen" and "rejected", a pair of which one is preferred; train on it with mebp train --objective '
+            'dpo or orpo, or keep what is chosen, as "completion"',
         ),
         ({"conversations": "a"}, '"conversations" is a string; give a list of {"from", "value"}'),
         ({"conversations": [{"from": "gpt"}]}, 'conversations[0] has no "value"; give {"from", "value"}'),

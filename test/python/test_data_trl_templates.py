@@ -6,8 +6,6 @@ The originals are rendered; the variants say by {% generation %} what TRL learns
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,10 @@ from mebp.data import load_dataset
 from mebp.data.chat_template import ChatTemplate
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
+from support import judges
 from support.textmodel import byte_tokenizer
 
-FOLDER = Path(sys.prefix) / "judges" / "trl" / "chat_templates"  # from where scripts/setup.sh puts TRL
+FOLDER = judges.FOLDER / "trl" / "chat_templates"
 NAMES = sorted(file.name.removesuffix("_training.jinja") for file in FOLDER.glob("*_training.jinja"))
 
 MARK = re.compile(
@@ -143,7 +142,7 @@ ELSEWHERE = {
 def backend():
     """A token for each byte, and one for each mark of any template."""
     if not NAMES:
-        pytest.skip("needs TRL, which scripts/setup.sh installs for tests")
+        judges.missing("TRL's templates are not there")
     texts = {BEGIN, *ENDS.values()}.union(*(MARK.findall(file.read_text()) for file in FOLDER.glob("*.jinja")))
     found = byte_tokenizer()
     found.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in sorted(texts)])

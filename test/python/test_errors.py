@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,17 @@ def test_the_command_names_the_file_of_a_system_error(monkeypatch, capsys):
     assert main(["inspect", "a.mebp"]) == 2
     line = f"mebp: {Path('a.mebp')}: No space left on device; check the path and the free space on the disk\n"
     assert capsys.readouterr().err == line
+
+
+def test_a_package_that_cannot_be_imported_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "half_installed.py").write_text("from math import pie\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("mebp.inspect.inspect", lambda path: import_module("half_installed"))
+    assert main(["inspect", "a.mebp"]) == 2
+    assert capsys.readouterr().err == (
+        "mebp: the package math cannot be used (cannot import name 'pie' from 'math' (unknown location)); "
+        "install it anew with pip\n"
+    )
 
 
 @pytest.mark.parametrize(

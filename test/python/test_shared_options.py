@@ -28,11 +28,12 @@ MEAN_MORE_THAN_ONE_THING = {
     "momentum": "mebpc plans for it",
     "objective": "mebpc plans for it",
     "packing": "a row has several samples, or mebpc is told that it may",
+    "plan-only": "of a run, or of mebpc's bundle",
     "optimizer": "mebpc plans for it; each command lists those that it has",
     "overwrite": "of what the command writes",
     "seed": "of the order of the data, or of mebpc's adapters",
     "seq-len": "the default is mebp train's own",
-    "spill": "a folder, or what mebpc lets a step keep there",
+    "spill": "mebp-run's is a folder",
     "steps": "the defaults differ",
     "threads": "mebpc plans for them",
 }

@@ -10,6 +10,7 @@ import mebp
 from mebp.errors import Error
 from mebp.training.log import Evaluation, Record, Test
 from mebp.training.reports import Reports, check_installed, opened_reports, programs
+from support.judges import judge
 
 RECORD = Record(3, loss=3.0, grad_norm=1.5, lr=1e-3, tokens=31, seconds=0.1, peak_bytes=1000)
 ENTRIES = [RECORD, Evaluation(3, 2.5), Test(2, 2.25)]
@@ -117,7 +118,7 @@ def test_one_that_is_not_installed_is_refused(monkeypatch, tmp_path, name):
 
 
 def test_tensorboard(tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard")
+    judge("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.chdir(tmp_path)

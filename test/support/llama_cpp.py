@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.judges import judge
+
 _int, _uint, _float, _pointer, _bool = c.c_int32, c.c_uint32, c.c_float, c.c_void_p, c.c_bool
 
 
@@ -124,7 +126,7 @@ class LlamaCpp:
 
 @cache
 def _opened() -> LlamaCpp:
-    package = pytest.importorskip("xllamacpp", reason="xllamacpp, which has llama.cpp, is not installed")
+    package = judge("xllamacpp")
     return LlamaCpp(next(Path(package.__file__).parent.glob("xllamacpp*.so")))
 
 

@@ -10,11 +10,11 @@ import types
 from collections import defaultdict
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
+
+from support.judges import judge
 
 
 def _stand_in(name: str) -> types.ModuleType:
@@ -32,8 +32,6 @@ def _stand_in(name: str) -> types.ModuleType:
 
 def trainer(module: str, name: str) -> type:
     """A trainer of TRL, from where scripts/setup.sh puts it."""
-    judges = str(Path(sys.prefix) / "judges")
-    sys.path.append(judges)
     missing = [each for each in ("datasets", "pandas", "pyarrow") if find_spec(each) is None]
     names = [
         name
@@ -42,11 +40,10 @@ def trainer(module: str, name: str) -> type:
     ]
     sys.modules.update({name: _stand_in(name) for name in names})
     try:
-        return getattr(pytest.importorskip(module), name)
+        return getattr(judge(module), name)
     finally:  # whatever else asks for them later must see that they are not there
         for each in names:
             del sys.modules[each]
-        sys.path.remove(judges)
 
 
 class _Accelerator:

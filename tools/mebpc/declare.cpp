@@ -54,11 +54,7 @@ void declareTypes(CLI::App &app, Storage &storage, Texts &texts) {
   addShared(app, "precision", texts.precision)->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
   addShared(app, "weights", texts.weights)->capture_default_str();
   addShared(app, "embedding-weights", texts.embeddingWeights);
-  app.add_option("--weights-for", storage.rules,
-                 "type of some of them by the layer's name, in which * stands for anything: "
-                 "lm_head=int8,*.layers.0.*=bf16")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  addShared(app, "weights-for", storage.rules)->delimiter(',')->allow_extra_args(false);
 }
 
 void declareTrained(CLI::App &app, Options &options, Texts &texts) {
@@ -94,31 +90,24 @@ void declareRemoteAdapters(CLI::App &app, Adapters &adapters, Split &split, Text
   app.add_option("--device-last", split.deviceLast, "with --split, how many last layers stay on the device")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
-  app.add_option("--wire", texts.wire,
-                 "type of what crosses between the halves (default: as --precision); bf16 under f32 halves the bytes "
-                 "and rounds what crosses, so that gradients are those of the rounded model; without --split, one "
-                 "process rounds alike")
-      ->check(CLI::IsMember({"bf16", "f32"}));
+  addShared(app, "wire", texts.wire)->check(CLI::IsMember({"bf16", "f32"}));
 }
 
 void declareDrawn(CLI::App &app, Options &options) {
   app.option_defaults()->group("Numbers that are drawn");
   app.add_option("--seed", options.lora.seed, "seed for the adapters' initial values")->capture_default_str();
-  app.add_option("--random-weights", options.storage.randomSeed,
-                 "draw random weights with this seed, for a --shape-only export");
+  addShared(app, "random-weights", options.storage.randomSeed);
 }
 
 void declareStep(CLI::App &app, Options &options, Texts &texts) {
   app.option_defaults()->group("The step that memory is planned for");
   addShared(app, "galore-rank", options.galore.rank)->capture_default_str();
-  app.add_flag("--value-head", options.head.hasValues,
-               "train a linear layer that gives a value of each token, too, as PPO needs it");
+  addShared(app, "value-head", options.head.hasValues);
   app.add_flag("--value-adapter", options.training.hasValueAdapter,
                "with --value-head and --objective " + listObjectives(&format::ObjectiveTraits::hasValues) +
                    ", plan memory for an adapter of the value head's own, as mebp "
                    "train --value-model own has it");
-  app.add_flag("--entropy-bonus", options.head.hasEntropyBonus,
-               "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary");
+  addShared(app, "entropy-bonus", options.head.hasEntropyBonus);
   addShared(app, "router-aux-loss-coef", options.routerLoss.coefficient)
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -151,10 +140,7 @@ void declareMachine(CLI::App &app, Compilation &out) {
   app.add_option("--threads", out.options.training.threads,
                  "plan memory for this many threads (default: all of this machine)")
       ->check(CLI::Range(1, 4096));
-  app.add_option(
-      "--rates", out.rates,
-      "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine "
-      "(default: ~/.cache/mebp/rates.json, if it exists)");
+  addShared(app, "rates", out.rates);
 }
 
 void declareMemory(CLI::App &app, Compilation &out, Texts &texts) {
@@ -165,27 +151,17 @@ void declareMemory(CLI::App &app, Compilation &out, Texts &texts) {
                                        "print what each budget buys, from the least peak to where more does not help, "
                                        "and stop")
                               ->excludes(budget);
-  app.add_option("--chunk-size", out.options.schedule.chunk,
-                 "process sequences in chunks of this many tokens; 0 for whole sequences")
+  addShared(app, "chunk-size", out.options.schedule.chunk)
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->excludes(budget, frontier);
-  app.add_option("--checkpoint-spacing", out.options.schedule.spacing,
-                 "keep the input of every N-th layer and recompute the others")
+  addShared(app, "checkpoint-spacing", out.options.schedule.spacing)
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->excludes(budget, frontier);
-  app.add_option("--loss-rows", out.options.schedule.lossRows, "tokens in a tile of the loss")
-      ->capture_default_str()
-      ->excludes(budget, frontier);
-  app.add_option("--loss-columns", out.options.schedule.lossColumns, "vocabulary entries in a tile of the loss")
-      ->capture_default_str()
-      ->excludes(budget, frontier);
-  app.add_option(
-         "--spill", texts.spill,
-         "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's "
-         "state, too); with a budget, no more than it needs (default: none; with a budget, checkpoints)")
-      ->check(CLI::IsMember({"none", "checkpoints", "all"}));
+  addShared(app, "loss-rows", out.options.schedule.lossRows)->capture_default_str()->excludes(budget, frontier);
+  addShared(app, "loss-columns", out.options.schedule.lossColumns)->capture_default_str()->excludes(budget, frontier);
+  addShared(app, "spill", texts.spill)->check(CLI::IsMember({"none", "checkpoints", "all"}));
   addShared(app, "resident-limit", texts.residentLimit);
   app.add_option("--max-seq-for", texts.maxSequenceFor,
                  "print the longest sequence that trains within this peak, such as 1GiB, and stop")

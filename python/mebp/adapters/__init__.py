@@ -8,5 +8,6 @@ keys         names of tensors in PEFT's form
 peft         adapter_config.json and adapter_model.safetensors
 mlx          adapter_config.json and adapters.safetensors
 gguf_file    one file for llama.cpp
+origin       mebp.json, and which adapters were trained here
 conversion   from any of them to another
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from mebp.adapters import gguf_file, mlx, peft
 from mebp.adapters.adapter import Adapter
 from mebp.adapters.base import AskedBase, Base, StatedBase
+from mebp.adapters.origin import find_origin
 from mebp.errors import Error
 from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
 from mebp.gguf.architectures import ARCHITECTURES
@@ -41,8 +42,9 @@ def convert_adapter(
 ) -> Conversion:
     """Writes `adapter`, which is in any of the forms, as the new file or folder `output` in the form `to` of FORMS.
 
-    base: the base model's folder, bundle, GGUF file or hub id, OWNER/NAME@REVISION too; None for what the adapter
-    says, which has to be on this machine: nothing is fetched because an adapter names it. llama.cpp's form needs its
+    base: the base model's folder, bundle, GGUF file or hub id, OWNER/NAME@REVISION too; None for what this machine has
+    trained it on, and of any other adapter for what it says, which has to be here: nothing is fetched because an
+    adapter names it. llama.cpp's form needs its
     config.json, for the number of heads; an adapted head needs it, to know whether it is tied to the embedding.
 
     Raises mebp.Error, with nothing written, where the adapter cannot be read, `to` cannot hold it, or `output` exists.
@@ -56,7 +58,7 @@ def convert_adapter(
     if to == "gguf" and output.is_dir():
         raise Error(f"{output}: is a folder; name the GGUF file to write")
     words = ["mebp", "adapter", "convert", str(adapter), "--to", to, "-o", str(output)]
-    named = AskedBase(base) if base is not None else None
+    named = AskedBase(base) if base is not None else _own_base(source)
     found, known = _read(source, form, lambda stated: named or StatedBase(stated, source, shlex.join(words)))
     if to == "gguf" or _HEAD in found.layers:
         _check_head(found, known.config)
@@ -74,6 +76,12 @@ def convert_adapter(
             else:
                 peft.write_peft(found, folder, _is_transposed(found))
     return Conversion(form, len(found.layers), found.rank)
+
+
+def _own_base(source: Path) -> Base | None:
+    """What the adapter in the folder was trained on, if this machine has trained it."""
+    origin = find_origin(source) if source.is_dir() else None
+    return None if origin is None else AskedBase(origin.model or origin.bundle)
 
 
 def _read(source: Path, form: str, base: Callable[[str | None], Base]) -> tuple[Adapter, Base]:

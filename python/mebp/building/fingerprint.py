@@ -15,7 +15,7 @@ from pathlib import Path
 from mebp.exporter.checkpoint import weight_files
 from mebp.exporter.finding import Found
 from mebp.exporter.tokenizer import tokenizer_files
-from mebp.files import open_regular, read_bytes
+from mebp.files import open_regular, read_bytes, user_path
 from mebp.tools import cache_folder, find_tool
 from mebp.version import __version__
 
@@ -38,6 +38,9 @@ def export_fingerprint(model: Found, settings: Path, options: Mapping[str, objec
 def bundle_fingerprint(export: str, options: Mapping[str, object]) -> str:
     """Of the export, the options of mebpc, mebpc itself, and what of the machine its plan depends on."""
     compiler, rates = Path(find_tool("mebpc")), sorted(cache_folder().glob("rates*.json"))
+    named = user_path(str(options.get("rates") or "none"))
+    if named.is_file():
+        rates.append(named)
     machine = [str(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else str(os.cpu_count())]
     return _digest([export, _json(options), *map(_status, [compiler, *rates]), *machine])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp chat NAME.mebp"""
+"""mebp chat MODEL"""
 
 import argparse
 import sys
@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
-from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
+from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, say
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    add_model(parser)
     parser.add_argument("--system", metavar="TEXT", help="the system message (default: the template's own)")
     add_adapter(parser)
     parser.add_argument(
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sampling(parser)
     add_machine(parser)
     add_connection(parser)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.chat import Chat
     from mebp.tokenizer import Tokenizer
 
+    use(arguments)
     tokenizer = Tokenizer(arguments.bundle)
     chat = Chat(tokenizer, arguments.system)
     session = open_session(arguments, generates=True)
@@ -84,12 +86,15 @@ class _Conversation:
 
         prompt = self._prompt(question)
         stream, pieces = TextStream(self._tokenizer.decode, self._stop), []
+        seen: list[int] = []
 
         def show(tokens: object) -> None:
-            pieces.append(stream.add(int(tokens[0])))
+            seen.append(int(tokens[0]))
+            pieces.append(stream.add(seen[-1]))
             answer(pieces[-1], end="")
 
         left = self._session.max_positions - len(prompt)
+        has_ended = False
         with suppress(KeyboardInterrupt):
             self._session.generate(
                 [prompt],
@@ -99,8 +104,11 @@ class _Conversation:
                 source=self._source,
                 **self._options,
             )
+            has_ended = True
         pieces.append(stream.end())
         answer(pieces[-1])
+        if has_ended:
+            note_empty("".join(pieces), seen, stream.has_stopped, self._ends)
         self._options["seed"] += 1
         self._chat.keep(question, "".join(pieces))
 

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp eval NAME.mebp --data FILE [--adapter DIR]: loss and perplexity, or accuracy"""
+"""mebp eval MODEL --data FILE [--adapter DIR]: loss and perplexity, or accuracy"""
 
 import argparse
 import json
 
 from mebp.cli.connection import add_connection
-from mebp.cli.session import add_adapter, add_bundle, add_data, add_machine, data_of, open_session
+from mebp.cli.session import add_adapter, add_compiling, add_data, add_machine, add_model, data_of, open_session, use
 from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    add_model(parser)
     add_data(parser, "the data to measure on, in a form that mebp train takes")
     add_adapter(parser)
     add_machine(parser)
     add_connection(parser)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -23,7 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
     from mebp.training.evaluation import perplexity
     from mebp.training.objectives import objective_of_task
 
-    given, session = data_of(arguments), open_session(arguments)
+    given = data_of(arguments)
+    use(arguments, given)
+    session = open_session(arguments)
     objective = objective_of_task(session.task)
     data = objective.load_measured(given, Tokenizer(arguments.bundle), session)
     found = objective.measure_data(session, data)

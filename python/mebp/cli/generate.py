@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp generate NAME.mebp --prompt TEXT"""
+"""mebp generate MODEL --prompt TEXT"""
 
 import argparse
 import json
@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
-from mebp.cli.session import add_adapter, add_bundle, add_machine, open_session
+from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
+from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, counted, say
 
@@ -22,7 +22,7 @@ _DEFAULT_NEW_TOKENS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    add_model(parser)
     parser.add_argument(
         "--prompt",
         action="append",
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object for each prompt")
     add_machine(parser)
     add_connection(parser)
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_sampling(arguments)
     from mebp.tokenizer import Tokenizer
 
+    use(arguments)
     tokenizer = Tokenizer(arguments.bundle)
     chat = _make_chat(tokenizer, arguments.system) if arguments.chat else None
     session = open_session(arguments, generates=True)
@@ -157,10 +159,12 @@ def _answer(
             say()  # what is there of the answer stays, on a line of its own
         raise
     pieces.append(stream.end())
+    tokens = ids[0, len(prompt) :].tolist()
     if streams:
         answer(pieces[-1])
+        _note_empty("".join(pieces), tokens, stream.has_stopped, ends, arguments)
     else:
-        _print(text, "".join(pieces), ids[0, len(prompt) :].tolist(), stream.has_stopped, ends, arguments)
+        _print(text, "".join(pieces), tokens, stream.has_stopped, ends, arguments)
     note_passes(source)
 
 
@@ -199,3 +203,9 @@ def _print(
         say(json.dumps({"prompt": prompt, "answer": text, "tokens": len(tokens), "stopped": stopped}))
     else:
         answer(text)
+    _note_empty(text, tokens, has_stopped, ends, arguments)
+
+
+def _note_empty(text: str, tokens: list[int], has_stopped: bool, ends: set[int], arguments: argparse.Namespace) -> None:
+    advice = "" if arguments.chat else "; give --chat if the adapter was trained on conversations"
+    note_empty(text, tokens, has_stopped, ends, advice)

@@ -32,6 +32,7 @@ _COMMANDS = {
     "models": "list which types of models can be trained, and why others are refused",
     "devices": "list the devices that can compute, and why another is not there",
     "parity": "take one step on several devices and compare losses, gradients, memory and time",
+    "cache": "list what was made once and is kept, and remove what was not used for long",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",
     "serve": "run the layers of a split model for devices",
     "certs": "make certificates for trials of a model that is split between a device and a server",
@@ -43,7 +44,7 @@ _FIRST = ("train", "eval", "chat", "generate", "merge")  # what people need firs
 _OTHERS = {
     "models and bundles": ("export", "models", "inspect", "verify"),
     "data, adapters, answers": ("data", "adapter", "rollout"),
-    "machines": ("devices", "parity", "calibrate"),
+    "machines": ("devices", "parity", "calibrate", "cache"),
     "a model on two machines": ("serve", "certs", "wire", "audit"),
 }
 DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
@@ -63,6 +64,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
         self._first: Collection[str] = ()
         self._others = ""
+        self.refuse_elsewhere = lambda name: None  # raises Error for an option that another tool has, by its name
 
     def begin_with(self, first: Collection[str], others: str) -> None:
         """Lets --help show these options alone, by their names without dashes, with what the `others` are for, and
@@ -114,6 +116,7 @@ class _Parser(argparse.ArgumentParser):
         name = unknown[0].split("=")[0]
         if not name.startswith("-"):
             self.error(f"'{name}' is one argument too many")
+        self.refuse_elsewhere(name.lstrip("-").replace("-", "_"))
         hint = option_hint(name, self.long_options(), _flag) or _elsewhere(name)
         self.error(f"'{name}' is not an option of this command{f'; {hint}' if hint else ''}")
 
@@ -205,6 +208,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if "MEBP_TRACEBACK" in os.environ:
             raise
+        if isinstance(error, ImportError) and not (error.name or "mebp").startswith("mebp"):
+            return _fail(f"the package {error.name} cannot be used ({reason(error)}); install it anew with pip")
         return _fail(f"unexpected {type(error).__name__}: {error}; set MEBP_TRACEBACK=1 to see where, and report it")
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp merge NAME.mebp --adapter DIR -o OUT"""
+"""mebp merge MODEL --adapter DIR -o OUT"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mebp.cli.session import add_adapter, add_bundle, add_data, data_of
+from mebp.cli.session import add_adapter, add_compiling, add_data, add_model, data_of, use
 from mebp.errors import Error
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
-from mebp.waiting import waiting
+from mebp.waiting import stages
 from mebp.words import say
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
-    add_adapter(parser, required=True)
+    add_model(parser)
+    add_adapter(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -39,11 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=False,
     )
     parser.add_argument("--no-measure", action="store_true", help="merge only: do not measure that")
+    add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
 def run(arguments: argparse.Namespace) -> int:
     import mebp
+    from mebp.building.using import is_adapter
 
+    if arguments.adapter is None and not is_adapter(arguments.bundle):
+        raise Error(f"{arguments.bundle}: is not an adapter's folder; give one, or --adapter DIR, the adapter to merge")
     if arguments.no_measure and arguments.data:
         raise Error("--data is for what --no-measure leaves out; give one of them")
     if arguments.data and not arguments.data.is_file():
@@ -51,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.columns and not arguments.data:
         raise Error("--columns names those of --data; give that, too")
     arguments.data = data_of(arguments) if arguments.data else None
+    use(arguments)
     result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype)
     name, most = max(result.changes.items(), key=lambda change: change[1])
     say(
@@ -74,8 +79,8 @@ def _measure(arguments: argparse.Namespace, is_gguf: bool) -> None:
     what = "what the file loses" if is_gguf else "what compiling it again loses"
     given = arguments.bundle, arguments.adapter, arguments.output, arguments.data
     try:
-        with waiting("compiling the merged model again, to measure what that loses; --no-measure leaves it out"):
-            found = measure_gguf(*given) if is_gguf else recompile(*given)
+        with stages("measuring") as stage:
+            found = measure_gguf(*given, stage) if is_gguf else recompile(*given, stage)
     except Error as error:  # what was asked for is there
         say(f"{what} was not measured: {error}")
         return
@@ -94,7 +99,8 @@ def _report(found: "Recompiled") -> str:
         lines.append(f"{again} the training")
     else:
         share = max(found.kept(own), 0)
-        lines.append(f"{again} {share:.0%} of what was gained; take --weights {advised or 'f32'}, or leave it unmerged")
+        other = f"compile with --weights {advised or 'f32'}, or leave it unmerged"
+        lines.append(f"{again} {share:.0%} of what was gained; {other}")
     return "\n".join(lines)
 
 

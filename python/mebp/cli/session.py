@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bundle and an adapter, as several commands take them, and the session of one that trains nothing."""
+"""A model and an adapter, as several commands take them, and the session of one that trains nothing."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import connection
+from mebp.compile_options import CompileOptions, compile_option_helps, compile_option_kinds, flag
 from mebp.shared_options import add_shared
 from mebp.words import say
 
@@ -18,6 +20,40 @@ COLUMNS = "read columns of the data under other names, such as prompt=question,c
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """What mebp train took, or what it has left: `use` makes a bundle and an adapter of it."""
+    parser.add_argument(
+        "bundle",
+        type=Path,
+        metavar="MODEL",
+        help="the folder of an adapter that mebp train wrote; or what it took: a Hugging Face folder, a hub id, "
+        "packaged:smollm2 or a bundle",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="of an adapter's folder: the model or the bundle that it was trained on (default: what it was trained on "
+        "here)",
+    )
+
+
+def add_compiling(add: Callable[..., argparse.Action]) -> None:
+    """The options of mebpc that make a bundle of a model."""
+    for name, kind, value, help in compile_option_helps():
+        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
+        add(flag(name), **how, help=help)
+
+
+def use(arguments: argparse.Namespace, data: "Source | None" = None) -> None:
+    """Puts the bundle and the adapter that were meant into the arguments; `data` is what a new bundle has room for."""
+    from mebp.building.using import find_used
+
+    values = {name: getattr(arguments, name) for name in compile_option_kinds()}
+    given = {name: None if value is False else value for name, value in values.items()}  # what is on or off by itself
+    named = arguments.bundle, arguments.adapter, arguments.base, CompileOptions(**given)
+    arguments.bundle, arguments.adapter = find_used(*named, data)
 
 
 def add_data(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
@@ -36,11 +72,10 @@ def data_of(arguments: argparse.Namespace) -> "Source":
     return source
 
 
-def add_adapter(parser: argparse.ArgumentParser, required: bool = False) -> None:
+def add_adapter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--adapter",
         type=Path,
-        required=required,
         metavar="DIR",
         help="use this PEFT adapter, such as mebp train writes",
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import COLUMNS
-from mebp.compile_options import compile_option_helps, flag
+from mebp.cli.session import COLUMNS, add_compiling
+from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -32,6 +32,7 @@ DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/da
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # What is not given is left out: TrainingOptions has the defaults, and a file's options come in between.
     parser.argument_default = argparse.SUPPRESS
+    parser.refuse_elsewhere = refuse_of_mebpc
     parser.add_argument(
         "bundle",
         type=Path,
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_optimizer(parser.add_argument_group("the optimizer").add_argument)
     _add_evaluation(parser.add_argument_group("evaluation").add_argument)
     _add_files(parser.add_argument_group("files").add_argument)
-    _add_compiler(parser.add_argument_group("the model and its adapters, where MODEL is not a bundle").add_argument)
+    add_compiling(parser.add_argument_group("the model and its adapters, where MODEL is not a bundle").add_argument)
     _add_machine(parser.add_argument_group("this machine").add_argument)
     _add_objectives(parser)
     add_connection(parser, trains=True)
@@ -100,7 +101,13 @@ def _add_data(add: Callable) -> None:
 
 def _add_length(add: Callable) -> None:
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
-    add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
+    add(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="train for N passes over the data (default, without --steps: of text and of texts with classes, 3 to 10 "
+        "that make 200 steps, up to 3,000; else 1)",
+    )
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
 
 
@@ -121,15 +128,34 @@ def _add_optimizer(add: Callable) -> None:
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
+    add("--warmup-ratio", type=float, metavar="X", help="the same over this share of all steps, such as 0.03")
 
 
 def _add_evaluation(add: Callable) -> None:
     add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
     add(
+        "--val-split",
+        type=float,
+        metavar="X",
+        help="hold this share of the data out and measure on it (default, without --epochs, --steps and --eval: 0.05 "
+        "of 40 samples or more)",
+    )
+    add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
     )
+    add(
+        "--ask",
+        action="append",
+        metavar="FILE|TEXT",
+        help="let the model answer this, or each prompt of a file, at each evaluation; also several",
+    )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
-    add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
+    add(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop after N evaluations without a lower loss (default: 3 where the run chooses its length, else never)",
+    )
 
 
 def _add_files(add: Callable) -> None:
@@ -139,7 +165,8 @@ def _add_files(add: Callable) -> None:
     add(
         "--keep",
         choices=ADAPTERS,
-        help="keep the adapter or model of the best evaluation, of the last step or of all (default: last)",
+        help="keep the adapter or model of the best evaluation, of the last step or of all (default: last, or "
+        "best where the run chooses its length and evaluates)",
     )
     add_shared(add, "state", type=Path)
     add_shared(add, "save-every", type=int)
@@ -161,7 +188,17 @@ def _add_files(add: Callable) -> None:
 
 
 def _add_machine(add: Callable) -> None:
-    add_shared(add, "spill", type=Path)
+    add(
+        "--plan-only",
+        action="store_true",
+        help="show what the run would need, then stop: no training, no adapter, no state",
+    )
+    add(
+        "--spill-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)",
+    )
     add_shared(add, "profile", type=Path)
     add_shared(add, "threads", type=int)
     add_shared(add, "device")
@@ -192,12 +229,6 @@ def _add_rewards(add: Callable) -> None:
         help="end a reward command, with all that it started, if a call takes longer (default: 300; 0: no limit)",
     )
     add("--rollouts", type=Path, metavar="FILE", help="train on completions that were written elsewhere, as data")
-
-
-def _add_compiler(add: Callable) -> None:
-    for name, kind, value, help in compile_option_helps():
-        how = {"action": "store_true"} if kind is bool else {"type": kind, "metavar": value}
-        add(flag(name), **how, help=help)
 
 
 def run(arguments: argparse.Namespace) -> int:

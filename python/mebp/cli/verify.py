@@ -91,8 +91,8 @@ def _report(comparison: "Comparison") -> str:
     title = f"{len(comparison.bundle.gradients)} gradients{subspaces}, relative to float64 in transformers and PEFT"
     table = Table(title, ["", "worst", "95 %", "median", "loss"], rows)
     if comparison.agrees:
-        sharper = "" if comparison.precision == "f32" else "; a bundle of --precision f32 is compared more sharply"
-        return f"{table}\nagrees{sharper}"
+        sharper = "; a bundle of mebpc --precision f32 is compared more sharply"
+        return f"{table}\nagrees{'' if comparison.precision == 'f32' else sharper}"
     shown, hidden = comparison.beyond[:_MOST_LINES], len(comparison.beyond) - _MOST_LINES
     lines = [f"  {one}" for one in shown] + [f"  and {hidden} more"] * (hidden > 0)
     return "\n".join([str(table), "disagrees:", *lines])

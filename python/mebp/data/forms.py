@@ -83,8 +83,8 @@ def find_form(where: str, entry: Mapping[str, object]) -> Form:
     if "chosen" in entry and "rejected" in entry:
         reading = those_that(lambda traits: traits.form == "pairs")
         raise Error(
-            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; give --objective {reading}, or '
-            'keep what is chosen, as "completion"'
+            f'{where}: has "chosen" and "rejected", a pair of which one is preferred; train on it with mebp train '
+            f'--objective {reading}, or keep what is chosen, as "completion"'
         )
     found, foreign = _form_of_keys(tuple(entry))
     if found is None:
@@ -105,6 +105,15 @@ def _form_of_keys(keys: tuple[str, ...]) -> tuple[Form | None, str | None]:
         if foreign:
             return found, foreign
     return found, None
+
+
+def is_conversation(entry: Mapping[str, object]) -> bool:
+    """Whether an object of any objective's data has turns, or what a chat template makes turns of."""
+    if "messages" in entry or "conversations" in entry:
+        return True
+    if "prompt" in entry or "chosen" in entry:
+        return isinstance(entry.get("prompt", entry.get("chosen")), list)
+    return _form_of_keys(tuple(entry))[0] in _SPOKEN
 
 
 def _refuse(where: str, entry: Mapping[str, object]) -> None:

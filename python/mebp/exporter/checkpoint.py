@@ -99,7 +99,7 @@ def read_checkpoint(folder: Path) -> dict[str, StoredTensor]:
         return _read_shards(folder)
     if any(folder.glob("*.bin")) or any(folder.glob("*.pth")):
         raise Error(f"{folder}: weights only as .bin; save them as safetensors (save_pretrained does) and export again")
-    raise Error(f"{folder}: no {_SINGLE} and no {_INDEX}; export needs the weights, or --shape-only")
+    raise Error(f"{folder}: no {_SINGLE} and no {_INDEX}; export needs the weights, but for mebp export --shape-only")
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -32,9 +32,9 @@ def class_names(config: PreTrainedConfig) -> list[str]:
     """As named_classes; raises Error where there are fewer than two, or two of one name."""
     names = named_classes(config)
     if len(names) < 2:
-        raise Error(f"{config.model_type}: {len(names)} class; give at least two, with --classes")
+        raise Error(f"{config.model_type}: {len(names)} class; give at least two, with mebp export --classes")
     if len(set(names)) < len(names):
-        raise Error(f"{config.model_type}: two of its classes have one name; name them with --classes")
+        raise Error(f"{config.model_type}: two of its classes have one name; name them with mebp export --classes")
     return names
 
 

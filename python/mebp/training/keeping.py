@@ -4,16 +4,21 @@
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from mebp import outputs
+from mebp.adapters.origin import Origin, discard_origin, write_origin
+from mebp.building.budget import binding_budget
 from mebp.expert_adapters import adapted_parameters, unreached
+from mebp.files import read_bytes
 from mebp.inspect import inspect
 from mebp.model_folder import copy_templates, discard_templates
 from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
+from mebp.training.defaults import CHOSEN, stored
 from mebp.training.model_card import discard_card, make_card, write_card
 from mebp.training.objectives.base import Objective
 from mebp.training.options import TrainingOptions
@@ -32,6 +37,18 @@ def step_folders(folder: Path) -> list[Path]:
     return [file.parent for name in names for file in folder.glob(f"step-*/{name}")]
 
 
+def adapter_digest(adapter: Path) -> str:
+    return sha256(read_bytes(adapter / "adapter_model.safetensors", "check --adapter")).hexdigest()
+
+
+def load_adapter(session: Session, folder: Path) -> None:
+    """The policy's and, where there is another, the value's."""
+    session.load_adapter(folder)
+    if session.has_value_adapter:
+        with session.by_value_adapter():
+            session.load_adapter(folder)
+
+
 class Keeper:
     """Writes them, and knows of which step is what is there."""
 
@@ -43,12 +60,14 @@ class Keeper:
         standing: Standing,
         command: str,
         objective: Objective,
+        origin: Origin,
         began: Mapping[str, str] | None = None,
     ) -> None:
         self._options, self._description, self._standing = options, description, standing
         self._objective = objective
         self.session = session
-        self._command, self._began = command, began
+        self._command, self._origin, self._began = command, origin, began
+        self.unlisted: str | None = None  # why the adapter does not count as this machine's own
         self.reports: Reports | None = None
         self._kept: dict[str, tuple[int, Path]] = {}
         self._model = options.model_out is not None
@@ -76,6 +95,7 @@ class Keeper:
                 for file in {CONFIG, *(kind.file for kind in adapter_kinds()), *VALUE_FILES}:
                     (folder / file).unlink(missing_ok=True)
                 discard_card(folder)
+                discard_origin(folder)
                 discard_templates(folder)
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
@@ -89,10 +109,13 @@ class Keeper:
 
     def _save_state_by(self, save: Callable[[Session, Path, dict], None]) -> None:
         if self._options.state:
-            budget = self.session.plan["budget_bytes"]  # which --resume keeps where it is to be chosen
+            planned = self.session.plan["budget_bytes"]
+            budget = binding_budget(self.session.path, planned)
             beside = {
-                "budget": budget,
+                "budget": budget,  # which --resume keeps where it is to be chosen
+                "chosen_budget": planned - budget,  # likewise, where nobody asked for it
                 "standing": self._standing.stored(),
+                CHOSEN: stored(self._options),
                 "model": self._began,
                 "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},
@@ -122,6 +145,7 @@ class Keeper:
             text = make_card(self._options, self.session, self._description, self._standing, self._command,
                              self._objective.has_perplexity)  # fmt: skip
             write_card(folder, text)
+            self.unlisted = write_origin(folder, self._origin)
         self._kept[f"the {self.what}"] = self.session.steps, folder
         return folder
 
@@ -129,6 +153,16 @@ class Keeper:
         """The experts whose adapters no token has changed, in a few words."""
         description = inspect(self.session.path)
         return unreached(self.session.trainables(), description) if adapted_parameters(description) else None
+
+    @property
+    def result(self) -> Path | None:
+        """Where the adapter or model lies that is the best, or else the last; None where none was written."""
+        if self.folder is None or not self.has_result:
+            return None
+        best = self.folder / f"step-{self._standing.best_step}"
+        if self._options.keep == "all" and best.exists():
+            return best
+        return self._kept.get(f"the {self.what}", (0, self.folder))[1]
 
     @property
     def has_result(self) -> bool:
