@@ -18,6 +18,8 @@ for _setting in ("MEBP_KERNELS", "MEBP_TRACEBACK", "FORCE_COLOR", "NO_COLOR", "C
 for _setting in [name for name in os.environ if name.startswith("TTY_")]:
     del os.environ[_setting]
 os.environ["TZ"] = "UTC"
+# What is compiled does not depend on what this machine has free.
+os.environ["MEBP_MEMORY_BUDGET"] = "none"
 # Threads of torch and of numpy's BLAS wait by spinning: where another process has a core, two are several times slower
 # than one.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the arrays that callers hand in, so that the runtime gets what its C API promises to take."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,7 +22,8 @@ def token_array(name: str, values: object, when_ragged: str = PAD) -> np.ndarray
     when_ragged: what an error says to do about rows of different lengths.
     """
     _check_rows(name, values, when_ragged)
-    with translate_errors(f"{name} cannot be made an array", "give integers of shape [batch, sequence]", ValueError):
+    advice = "give integers of shape [batch, sequence]"
+    with translate_errors(f"{name} cannot be made an array", advice, (ValueError, TypeError, RuntimeError)):
         array = np.asarray(values)
     if array.ndim != 2 or array.size == 0:
         raise Error(f"{name} has shape {list(array.shape)}; give integers of shape [batch, sequence]")
@@ -117,6 +119,8 @@ def named_arrays(
 
     Raises mebp.Error for a key that `shapes` lacks, for another shape and, where `complete`, for a missing key.
     """
+    if not isinstance(given, Mapping):
+        raise Error(f"{what}s are {reprlib.repr(given)}; give a dict of arrays, as trainables() is")
     unknown = next((key for key in given if key not in shapes), None)
     if unknown is not None:
         raise Error(f"{what} '{unknown}' is not in this bundle; session.trainables() lists the keys")
@@ -135,3 +139,13 @@ def named_arrays(
             raise Error(f"{what} '{key}' has shape {list(array.shape)}; this bundle needs {list(shapes[key])}")
         arrays[key] = array
     return arrays
+
+
+def float_array(name: str, values: object, shape: tuple[int, ...]) -> np.ndarray:
+    """`values` as a float32 array of this shape."""
+    with translate_errors(f"{name} cannot be made an array", f"give numbers of shape {list(shape)}",
+                          (ValueError, TypeError, RuntimeError)):  # fmt: skip
+        array = np.asarray(values, dtype=np.float32)
+    if array.shape != shape:
+        raise Error(f"{name} have shape {list(array.shape)}; give {list(shape)}, as logprobs has")
+    return array

@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mebp.errors import Error, reason, translate_errors
@@ -34,6 +34,36 @@ def check_writers(folder: Path) -> None:
         )
 
 
+_held: dict[Path, int] = {}  # locks of entries that this process uses; they end with it
+
+
+def hold(path: Path) -> bool:
+    """Keeps what was kept at `path` from being pruned while this process lives; False where nothing is there."""
+    before = _held.get(path)
+    if before is not None and _is_at(before, path):
+        return True
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    with suppress(OSError):  # a file system without locks; a cache of somebody else's
+        fcntl.flock(handle, fcntl.LOCK_SH)  # waits for who prunes it
+        os.utime(handle)  # it was used now
+    if not _is_at(handle, path):
+        os.close(handle)
+        return False
+    _held[path] = handle
+    return True
+
+
+def hold_entry_of(path: Path) -> Path:
+    """`path` itself, with the entry of the cache held that it lies in, if it lies in one."""
+    place, root = Path(os.path.realpath(path)), Path(os.path.realpath(cache_folder()))
+    if place.is_relative_to(root) and len(parts := place.relative_to(root).parts) > 1:
+        hold(cache_folder() / parts[0] / parts[1])
+    return path
+
+
 class Cache:
     """In $MEBP_CACHE or ~/.cache/mebp; where that cannot be written, in a temporary folder of this process."""
 
@@ -42,15 +72,20 @@ class Cache:
         self._folder = cache_folder()
 
     def find(self, name: str) -> Path | None:
-        """What was kept as `name`, such as "bundles/NAME"; None where nothing was."""
+        """What was kept as `name`, such as "bundles/NAME"; None where nothing was. This process holds it."""
         path = self._folder / name
         for folder in (self._folder, path.parent):
             check_writers(folder)
-        return path if path.is_dir() else None
+        return path if hold(path) else None
 
     def has_like(self, folder: str, pattern: str) -> bool:
         """Whether something is kept in `folder` whose name matches the pattern."""
         return any(path.is_dir() for path in (self._folder / folder).glob(pattern))
+
+    def like(self, folder: str, pattern: str) -> list[str]:
+        """Names of what is kept in `folder` and matches the pattern."""
+        check_writers(self._folder / folder)
+        return [path.name for path in (self._folder / folder).glob(pattern) if path.is_dir()]
 
     def keep(self, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
         """What was kept as `name`, and whether it was there; where not, `make` fills the empty folder that it is given.
@@ -63,10 +98,11 @@ class Cache:
         path = self._folder / name
         make_parent(path, _ADVICE)  # and it stays: another process may be about to use it
         with self.alone(path):
-            if path.is_dir():
+            if hold(path):
                 return path, True
             with new_folder(path, _ADVICE) as folder:
                 make(folder)
+            hold(path)
         return path, False
 
     def _check_writable(self) -> None:
@@ -108,7 +144,7 @@ class Cache:
                         self._say("another process makes the same; waiting for it")
                         told = True
                     fcntl.flock(handle, fcntl.LOCK_EX)
-                if _is_at(handle, lock):
+                if _is_at(handle, lock, follow=False):
                     return handle
             except BaseException:
                 os.close(handle)
@@ -124,8 +160,8 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
-def _is_at(handle: int, path: Path) -> bool:
+def _is_at(handle: int, path: Path, follow: bool = True) -> bool:
     try:
-        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
+        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=follow))
     except FileNotFoundError:
         return False

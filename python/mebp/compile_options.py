@@ -11,7 +11,7 @@ from mebp.remote_adapters import adapter_kinds, remote_kinds
 from mebp.shared_options import SharedOption, shared_options
 
 _MEBPC_NAMES = {"adapter_kind": "adapter", "adapter_seed": "seed"}
-AUTO = "auto"  # of memory_budget: what the machine has free
+AUTO, NONE = "auto", "none"  # of memory_budget: what the machine has free; mebpc's plan without a budget
 SPILLS = ("none", "checkpoints", "all")
 # What mebpc alone has, and how it is asked for: it prints and stops, or makes a bundle that does not train by itself.
 _PRINTING = "prints and trains nothing"
@@ -79,7 +79,9 @@ class CompileOptions:
     entropy_bonus: bool | None = None
     router_aux_loss_coef: float | None = None
     memory_budget: str | None = _option(
-        "SIZE", "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free"
+        "SIZE",
+        "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free; none: mebpc's "
+        "usual plan (default: the fastest within a quarter of what is free; length, batch and generation as with none)",
     )
     chunk_size: int | None = None
     checkpoint_spacing: int | None = None

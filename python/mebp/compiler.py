@@ -2,13 +2,16 @@
 """mebp.compile: runs mebpc, the compiler."""
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 
 from mebp.compile_options import as_arguments
 from mebp.errors import Error
-from mebp.files import user_path
+from mebp.files import read_json, scratch_folder, user_path
+from mebp.numbers import check_argument, check_fields, checked
 from mebp.remote_adapters.middle import RemoteAdapter
 from mebp.tools import find_tool, run_tool
 
@@ -24,7 +27,11 @@ class LoRA:
     alpha: float = 16
     targets: str | Sequence[str] = "all-linear"
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@checked
 def compile(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -92,11 +99,13 @@ def compile(
     router_aux_loss_coef: add so many times the loss of how unevenly a mixture's experts are used, as transformers does
         with output_router_logits; None for no such loss.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
-    memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
+    memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB"; "auto" for three quarters of
+        the memory that is free.
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
     checkpoint_spacing: every how many layers an input is kept; the others are computed again.
     spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", what is trained and the optimizer's
-        state, too. Within a budget no more than it needs; None for "none" or, within a budget, "checkpoints".
+        state, too. Within a budget only where nothing else fits or a step is more than 5% faster for it; None for
+        "none" or, within a budget, "checkpoints".
     resident_limit: the most of the mapped weights that a run holds in memory at once, in bytes or as text.
     rates: the file of mebp calibrate that times are predicted by, or "none" to estimate them; None for this machine's
         own, where it is there. A schedule that is chosen within a budget may depend on it.
@@ -152,14 +161,36 @@ def run_mebpc(model: Path, output: Path, options: Mapping[str, object]) -> None:
     _run_mebpc(str(model), "-o", str(output), *as_arguments(options))
 
 
+def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
+    """The plan that mebpc prints. Raises mebp.Error likewise."""
+    return _run_mebpc(str(model), "--plan-only", *as_arguments(options)).rstrip()
+
+
+def find_frontier(model: Path, options: Mapping[str, object]) -> list[dict]:
+    """What mebpc --frontier finds: peak_bytes and seconds of each plan, among others. Raises mebp.Error likewise."""
+    return _read_plan(model, "--frontier", options)["frontier"]
+
+
+def find_generation_peak(model: Path, options: Mapping[str, object]) -> int:
+    """What a process needs, in bytes, that generates text by such a bundle, whose plan has no say in it."""
+    return _read_plan(model, "--plan-only", options)["generation_peak_bytes"]
+
+
+def _read_plan(model: Path, what: str, options: Mapping[str, object]) -> dict:
+    with scratch_folder(Path(tempfile.gettempdir()), "mebp-plan-") as folder:
+        file = folder / "plan.json"
+        _run_mebpc(str(model), what, "--plan-json", str(file), *as_arguments(options))
+        return read_json(file, "report it")
+
+
 def check_options(options: Mapping[str, object]) -> None:
     """Raises mebp.Error for options that mebpc would refuse whatever the model is."""
     _run_mebpc("--check-options", *as_arguments(options))
 
 
-def _run_mebpc(*arguments: str) -> None:
+def _run_mebpc(*arguments: str) -> str:
     try:
-        run_tool([find_tool("mebpc"), *arguments])
+        return run_tool([find_tool("mebpc"), *arguments])
     except Error as error:
         raise Error(str(error).removeprefix("mebpc: ")) from None
 
@@ -177,6 +208,7 @@ def remote_options(adapter: RemoteAdapter | None) -> dict[str, object]:
 def _layers(layers: Sequence[int] | None) -> str | None:
     if layers is None:
         return None
+    check_argument("layers", layers, Sequence[int])
     if not len(layers) or list(layers) != list(range(layers[0], layers[0] + len(layers))):
         raise Error(f"layers is {layers!r}; give numbers of layers, one after the other, such as range(8)")
     return f"{layers[0]}-{layers[-1]}"
@@ -187,4 +219,4 @@ def _names(names: str | Sequence[str] | None) -> str | None:
 
 
 def _size(size: str | int | None) -> str | None:
-    return f"{size}B" if isinstance(size, int) else size
+    return f"{size}B" if isinstance(size, Integral) else size

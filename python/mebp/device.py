@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 
 from mebp.extension import load_runtime
+from mebp.numbers import checked
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class DeviceTest:
         return sum(kernel["calls"] for kernel in self.kernels.values())
 
 
+@checked
 def test_device(name: str) -> DeviceTest:
     """Tests a device now, for a second or two, and keeps what is found for the sessions that follow. The first session
     on a device does so by itself. Raises mebp.Error where the device is not there."""

@@ -21,6 +21,8 @@ from mebp.errors import Error, json_trouble, translate_errors
 
 def user_path(path: str | os.PathLike[str]) -> Path:
     """`path` with ~ as the home folder, which a shell replaces only at the beginning of a word, not in --data=~/x."""
+    if "\0" in str(path):
+        raise Error(f"{path!r}: has a character NUL; leave it out")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.numbers import whole_number
+from mebp.numbers import check_argument, whole_number
 from mebp.streaming import TextStream, stop_strings
 from mebp.tokenizer import Tokenizer
 from mebp.words import counted
@@ -225,6 +225,9 @@ def continue_prompts(
     drafts: int,
 ) -> np.ndarray:
     """Session.generate, with its arguments read: int64 [batch, sequence + n] from int32 [batch, sequence]."""
+    check_argument("stop", stop, str | Sequence[str] | None)
+    check_argument("callback", callback, Callable[..., object] | None)
+    check_argument("source", source, Kept | None)
     _check_room(session, ids, count)
     finals = end_tokens(ends, session.vocabulary)
     streams = _streams(session, len(ids), stop)

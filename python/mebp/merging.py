@@ -19,6 +19,7 @@ from mebp.files import check_space, new_folder, replaced_file, user_path
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.inspect import inspect
 from mebp.model_folder import copy_files, model_config
+from mebp.numbers import checked
 from mebp.remote_adapters import as_lora, is_factor
 from mebp.session import Session
 from mebp.tasks import CAUSAL
@@ -47,6 +48,7 @@ class _Tensor:
     transposed: bool
 
 
+@checked
 def merge(
     bundle: str | os.PathLike[str],
     adapter: str | os.PathLike[str],

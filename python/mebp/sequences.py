@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mebp import arrays
-from mebp.errors import Error
+from mebp.errors import Error, translate_errors
+from mebp.numbers import checked
 from mebp.session_options import above_zero
 from mebp.step_result import StepResult
 from mebp.tasks import CAUSAL, does_what
@@ -19,7 +20,8 @@ def scored_labels(ids: np.ndarray, mask: object) -> np.ndarray:
     """Labels of the tokens that `mask` has, of all without one; nothing predicts the first of a row."""
     if mask is None:
         return ids
-    counted = np.asarray(mask)
+    with translate_errors("mask cannot be made an array", "give one bool for each token", (ValueError, RuntimeError)):
+        counted = np.asarray(mask)
     if counted.shape != ids.shape or counted.dtype.kind not in "biu":
         raise Error(
             f"mask has shape {list(counted.shape)} and dtype {counted.dtype}; give one bool or 0 or 1 for each of the "
@@ -55,6 +57,7 @@ class Sequence:
         """Whether its backward can run: no other call has taken its memory, and it has not run yet."""
         return self._owner._begun is self and self._native.has_open_sequence()
 
+    @checked
     def backward(
         self, coefficients: object, pending: bool = False, *, entropy: object = None, values: object = None
     ) -> None:
@@ -68,17 +71,15 @@ class Sequence:
         """
         if not self.is_open:
             raise Error("this sequence has ended, or another call has taken its memory; begin it again")
-        others = (None if each is None else self._whole(each) for each in (entropy, values))
-        self._native.end_sequence(self._whole(coefficients), pending, *others)
+        others = {"derivatives by entropy": entropy, "derivatives by values": values}
+        given = [None if each is None else self._whole(name, each) for name, each in others.items()]
+        self._native.end_sequence(self._whole("coefficients", coefficients), pending, *given)
 
-    def _whole(self, coefficients: object) -> np.ndarray:
+    def _whole(self, name: str, coefficients: object) -> np.ndarray:
         """With the first tokens', which nothing predicts."""
-        given = np.asarray(coefficients, dtype=np.float32)
         batch, length = self._shape
-        if given.shape != (batch, length - 1):
-            raise Error(f"coefficients have shape {list(given.shape)}; give [{batch}, {length - 1}], as logprobs has")
         whole = np.zeros(self._shape, np.float32)
-        whole[:, 1:] = given
+        whole[:, 1:] = arrays.float_array(name, coefficients, (batch, length - 1))
         return whole.ravel()
 
     def __enter__(self) -> "Sequence":
@@ -168,6 +169,7 @@ class Sequences:
         ids = arrays.token_array("input_ids", input_ids)
         return Sequence(self, ids, scored_labels(ids, mask), above_zero("temperature", temperature))
 
+    @checked
     def settle(self, factor: float) -> None:
         """Multiplies what q.backward(c, pending=True) has given by `factor`, and adds it to the step's gradient."""
         self._session.settle(float(factor))

@@ -8,11 +8,12 @@ import numpy as np
 
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
+from mebp.cache import hold_entry_of
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
 from mebp.inspect import describe, describe_shortly
-from mebp.numbers import check_not_negative, whole_number
+from mebp.numbers import check_argument, check_not_negative, checked, whole_number
 from mebp.plan import Plan
 from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
@@ -32,13 +33,13 @@ class Session(Sequences):
     token the position in its row where its sample starts. A token attends to its own sample alone, and nothing
     predicts a sample's first token: loss and gradients are those of the samples in rows of their own.
 
-    Whatever goes wrong is an mebp.Error whose line names the thing and says what to do: an array of another shape or
-    type, a token or label beyond the vocabulary, a batch or sequence beyond the compiled one, no label that counts.
+    Whatever is wrong with an argument is an mebp.Error, whose line names it and says what to do.
 
     A session is used by one thread at a time; several sessions may run side by side. Ctrl-C during a call is seen when
     the call has ended, so it never leaves a step half done.
     """
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -107,14 +108,16 @@ class Session(Sequences):
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
         runtime = load_runtime()
-        session_options.check_names(optimizer_options)
+        check_argument("stream", stream, runtime.Stream | None)
+        session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
-        self.path = user_path(path)
+        self.path = hold_entry_of(user_path(path))
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
-        self.optimizer = optimizer or self._description["plan"]["optimizer"] or session_options.default_optimizer()
+        plan = self._description["plan"]
+        self.optimizer = optimizer or plan["optimizer"] or session_options.default_optimizer()
         has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
@@ -126,9 +129,7 @@ class Session(Sequences):
             optimizer=self.optimizer,
             learning_rate=lr,
             weight_decay=weight_decay,
-            optimizer_options=session_options.optimizer_texts(
-                optimizer_options, self._description["plan"], self.optimizer
-            ),
+            optimizer_options=session_options.optimizer_texts(optimizer_options, plan, self.optimizer),
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,
@@ -191,11 +192,14 @@ class Session(Sequences):
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
         weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
+        python_bytes: about what a process of mebp train has beside both, with little data.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
         spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
         spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
+        seconds_without_spill, peak_bytes_without_spill: if a budget chose that, of the fastest plan that writes
+            nothing; 0 seconds: none fits the budget, and this is the least that one needs.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values in use where the scratch arena is fullest.
@@ -216,7 +220,7 @@ class Session(Sequences):
     def kernels(self) -> str:
         """The family of CPU kernels that runs, such as "avx512": the best of this CPU, or what MEBP_KERNELS names.
 
-        The environment is read once a process; a name that this CPU lacks is an mebp.Error when a session is made.
+        The environment is read once a process. Making a session fails for a name that this CPU lacks.
         """
         return self._session.kernels()
 
@@ -231,6 +235,7 @@ class Session(Sequences):
         would have with the first interval kept. (0, 0) of other optimizers."""
         return self._session.refreshes()
 
+    @checked
     def set_learning_rate(self, lr: float) -> None:
         """The rate of the next steps, a finite number of at least 0."""
         check_not_negative("lr", lr)
@@ -289,6 +294,7 @@ class Session(Sequences):
         """What the bundle is for: "causal", "classify", "token-classify" or "fill-mask"."""
         return self._description["model"]["task"]
 
+    @checked
     def logits(self, input_ids: object, first: int = 0, count: int | None = None, starts: object = None) -> np.ndarray:
         """float32 [batch, count, vocabulary]: the logits at positions [first, first + count); by default all.
 
@@ -340,8 +346,7 @@ class Session(Sequences):
         drafts: of a single sequence whose text repeats itself, up to so many tokens are computed together with the next
             one, and those that turn out to be right are kept: the same tokens in fewer passes. `source` counts these.
 
-        Raises mebp.Error for an invalid value, and where the prompt and max_new_tokens exceed max_positions, or the
-        rows the compiled batch.
+        Raises mebp.Error where the prompt and max_new_tokens exceed max_positions, or the rows the compiled batch.
         """
         check_text(self)
         sampler = generation.Sampler(
@@ -403,6 +408,7 @@ class Session(Sequences):
                 weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
         return weights
 
+    @checked
     def save_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Writes a PEFT folder (adapter_config.json, adapter_model.safetensors), whole or not at all.
 
@@ -423,6 +429,7 @@ class Session(Sequences):
         shapes = model_shapes(self._description, self._bundle.weights())
         return TrainedModel(self.path, self._description, shapes, read)
 
+    @checked
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
 
@@ -433,6 +440,7 @@ class Session(Sequences):
         self.model.check("save_model", "save the adapter, and merge it")
         self.model.write(user_path(folder), replace=False)
 
+    @checked
     def load_adapter(self, folder: str | os.PathLike[str]) -> None:
         """Takes the adapter of a PEFT folder, in float32, bfloat16 or float16; the optimizer's state stays as it is.
 
@@ -444,6 +452,7 @@ class Session(Sequences):
         with loadable(own_files(user_path(folder)), self._shapes) as readable:
             self._session.load_adapter(os.fspath(readable))
 
+    @checked
     def save_state(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Writes all that a bitwise equal continuation needs, crash-safe; `user` travels along.
 
@@ -456,6 +465,7 @@ class Session(Sequences):
         make_parent(folder, "choose another folder")
         self._session.save_state(os.fspath(user_path(folder)), user)
 
+    @checked
     def load_state(self, folder: str | os.PathLike[str]) -> bytes:
         """Continues from the newest saved state, or the one before it where that is damaged; returns what `user` was.
 
@@ -465,6 +475,7 @@ class Session(Sequences):
         """
         return self._session.load_state(os.fspath(user_path(folder)))
 
+    @checked
     def pause(self, folder: str | os.PathLike[str], user: bytes = b"") -> None:
         """Saves the state as save_state does, then frees the memory; until `resume`, other calls are refused."""
         make_parent(folder, "choose another folder")
@@ -484,6 +495,7 @@ class Session(Sequences):
         """A step has failed half applied: steps and saves are refused until load_state succeeds."""
         return self._session.is_poisoned()
 
+    @checked
     def check_space(
         self, state: str | os.PathLike[str] | None = None, adapter: str | os.PathLike[str] | None = None
     ) -> None:

@@ -3,12 +3,13 @@
 
 from collections.abc import Mapping
 from functools import cache
+from inspect import signature
 
 import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
-from mebp.numbers import check_not_negative
+from mebp.numbers import check_not_negative, unknown_argument
 
 
 def above_zero(name: str, value: float | None) -> float:
@@ -29,10 +30,11 @@ def optimizer_option_kinds() -> dict[str, type]:
     }
 
 
-def check_names(optimizer_options: Mapping[str, object]) -> None:
+def check_names(session: type, optimizer_options: Mapping[str, object]) -> None:
+    """`session`: the class whose arguments there are beside these."""
     for name in optimizer_options:
         if name not in optimizer_option_kinds():
-            raise TypeError(f"Session() got an unexpected keyword argument '{name}'")
+            raise Error(unknown_argument("Session", name, [*signature(session).parameters, *optimizer_option_kinds()]))
 
 
 def optimizer_texts(given: Mapping[str, object], plan: Mapping[str, object], optimizer: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import user_path
+from mebp.numbers import checked, whole_number
 
 RETRY_SECONDS = 60.0
 MOST_IN_FLIGHT = 64
@@ -40,6 +41,7 @@ def _endpoint(address: str, credentials: Credentials | None) -> object:
 class Server:
     """The server's half of a split model: NAME.cloud.mebp."""
 
+    @checked
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -55,6 +57,12 @@ class Server:
         max_sessions: devices at once; one more is refused.
         """
         runtime = load_runtime()
+        for name, value in {
+            "threads": threads or 0,
+            "memory_limit": memory_limit,
+            "max_sessions": max_sessions,
+        }.items():
+            whole_number(name, value, at_least=0)
         self._bundle = runtime.Bundle(os.fspath(user_path(path)))
         window = milliseconds("--resume-window", resume_window)
         self._native = runtime.Server(self._bundle, threads or 0, memory_limit, window, max_sessions)
@@ -73,6 +81,7 @@ class Server:
         self._native.stop()
 
 
+@checked
 def connect(
     bundle: str | os.PathLike[str],
     server: Server | str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mebp.errors import Error, translate_errors
 from mebp.files import own_file, read_json, user_path
+from mebp.numbers import checked
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -34,6 +35,7 @@ class Tokenizer:
 
     threads: int | None = None  # that make tokens of several texts: 1, or as many as there are cores
 
+    @checked
     def __init__(self, bundle: str | Path) -> None:
         """Reads NAME.mebp/tokenizer/tokenizer.json and the settings beside it."""
         bundle = user_path(bundle)
@@ -163,9 +165,10 @@ class Tokenizer:
         """The tokenizers package's own object."""
         return self._tokenizer
 
-    def decode(self, ids: list[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, without special tokens."""
-        return self._tokenizer.decode(ids, skip_special_tokens=True)
+        with translate_errors("ids cannot be made a text", "give a list of token ids", (TypeError, OverflowError)):
+            return self._tokenizer.decode(ids, skip_special_tokens=True)
 
     @property
     def padding(self) -> int:

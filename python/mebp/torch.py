@@ -6,15 +6,13 @@ loss_of_yours(logps).backward()                     # adds to the session's grad
 session.apply()                                     # the update
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from mebp import arrays
-
-if TYPE_CHECKING:
-    from mebp.session import Session
+from mebp.numbers import checked
+from mebp.sequences import scored_labels
+from mebp.session import Session
 
 
 class _LogProbabilities(torch.autograd.Function):
@@ -42,7 +40,8 @@ class _LogProbabilities(torch.autograd.Function):
         return None, None, None, None, None
 
 
-def logprobs(session: "Session", input_ids: object, mask: object = None, temperature: float = 1.0) -> torch.Tensor:
+@checked
+def logprobs(session: Session, input_ids: object, mask: object = None, temperature: float = 1.0) -> torch.Tensor:
     """float32 [batch, sequence - 1]: as Session.logprobs. Its backward is Session.sequence(...).backward.
 
     input_ids, mask: tensors or arrays [batch, sequence], as many rows as there are: they are computed one by one. Each
@@ -50,6 +49,8 @@ def logprobs(session: "Session", input_ids: object, mask: object = None, tempera
     """
     ids = arrays.token_array("input_ids", _numpy(input_ids))
     counted = None if mask is None else np.asarray(_numpy(mask))
+    if counted is not None:
+        scored_labels(ids, counted)  # refuses another shape, which rows of it would not show
     if not torch.is_grad_enabled():
         rows = [session.logprobs(ids[row : row + 1], None if counted is None else counted[row : row + 1],
                                  temperature=temperature) for row in range(len(ids))]  # fmt: skip

@@ -8,17 +8,15 @@ import itertools
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.data.prompts import Prompt
 from mebp.errors import Error
+from mebp.numbers import checked
 from mebp.rollouts import RolloutOptions, Writer
+from mebp.session import Session
 from mebp.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from mebp.session import Session
 
 RolloutFunction = Callable[[list, object], dict[str, list]]
 # Of a rollout's number, which keys its draws: the calls of a step below, an evaluation above.
@@ -31,7 +29,8 @@ _NOT_WRITTEN_WITH: Mapping[str, object] = {
 }
 
 
-def rollout(session: "Session", own_adapter: bool = False) -> RolloutFunction:
+@checked
+def rollout(session: Session, own_adapter: bool = False) -> RolloutFunction:
     """A `rollout_func`: `session` writes the completions, with the trainer's adapter as it is at that moment.
 
     Temperature, top_p, top_k, min_p, seed and the limit of a completion are the trainer's. A text depends on the seed,
@@ -45,7 +44,7 @@ def rollout(session: "Session", own_adapter: bool = False) -> RolloutFunction:
 
 
 class _Rollout:
-    def __init__(self, session: "Session", own_adapter: bool) -> None:
+    def __init__(self, session: Session, own_adapter: bool) -> None:
         self._session, self._own_adapter = session, own_adapter
         self._tokenizer = Tokenizer(session.path)
         self._step, self._calls = -1, 0

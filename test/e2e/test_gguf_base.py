@@ -25,6 +25,7 @@ from mebp.gguf.vocabulary import PRE_TOKENIZERS, can_restore, chat_templates, vo
 from mebp.tensor_file import relative_norm
 from support import models
 from support.commands import refusal_in_process
+from support.gguf_models import decoder
 from support.llama_cpp import llama_cpp  # noqa: F401
 
 GEMMA = {"num_hidden_layers": 6, "layer_types": ["sliding_attention"] * 5 + ["full_attention"]}
@@ -151,6 +152,18 @@ def test_text_is_cut_as_llama_cpp_cuts_it(tmp_path, pre, llama_cpp):  # noqa: F8
     again = vocabulary(tmp_path, 49152)
     assert {key: metadata[f"tokenizer.ggml.{key}"] for key in again} == again
     assert chat_templates(tmp_path) == {"default": metadata["tokenizer.chat_template"]}
+
+
+def test_templates_by_name_come_along(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(decoder("llama").bytes())
+    container = read_container(tmp_path / "model.gguf")
+    named = {"tokenizer.chat_templates": ["tool_use", "../away"], "tokenizer.chat_template.tool_use": "{{ tools }}",
+             "tokenizer.chat_template.../away": "x"}  # fmt: skip
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_tokenizer(replace(container, metadata={**container.metadata, **named}), folder)
+    assert chat_templates(folder) == {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
+    assert not [*tmp_path.rglob("away*")]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])

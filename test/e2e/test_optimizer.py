@@ -153,7 +153,7 @@ def test_other_options_are_refused(bundle):
         with pytest.raises(mebp.Error) as refused:
             mebp.Session(bundle, **options)
         assert str(refused.value) == line
-    with pytest.raises(TypeError, match="unexpected keyword argument 'beta'"):
+    with pytest.raises(mebp.Error, match="Session has no argument 'beta'; did you mean betas"):
         mebp.Session(bundle, beta=0.9)
 
 

@@ -298,8 +298,14 @@ def test_a_save_that_fails_tells_what_was_kept(bundle, data, tmp_path, monkeypat
     [
         ({"keep": "some"}, "--keep is 'some'; choose best, last, all"),
         ({"keep": "all"}, "--keep all needs --adapter-out DIR, where adapters go, or --model-out DIR"),
-        ({"keep": "best", "adapter_out": "a"}, "--keep best needs --eval FILE, the data to measure the loss on"),
-        ({"patience": 2}, "--patience needs --eval FILE, the data to measure the loss on"),
+        (
+            {"keep": "best", "adapter_out": "a", "steps": 1},
+            "--keep best needs --eval FILE, the data to measure the loss on, or --val-split X",
+        ),
+        (
+            {"patience": 2, "steps": 1},
+            "--patience needs --eval FILE, the data to measure the loss on, or --val-split X",
+        ),
         ({"patience": 0}, "--patience is 0; give at least 1"),
     ],
 )
@@ -311,6 +317,6 @@ def test_refusals(bundle, data, options, line):
 
 def test_one_step_is_not_steps(bundle, tmp_path):
     (tmp_path / "one.txt").write_text("ab")
-    run = command("train", bundle, "--data", tmp_path / "one.txt", "--log", tmp_path / "run.jsonl")
+    run = command("train", bundle, "--data", tmp_path / "one.txt", "--epochs", 1, "--log", tmp_path / "run.jsonl")
     assert "model.mebp: 1 step, adamw" in run.stdout and "2 tokens to predict in 1 row of" in run.stdout, run.stdout
     assert [json.loads(line)["step"] for line in (tmp_path / "run.jsonl").read_text().splitlines()] == [1]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a run to its use: a model's name, or the adapter's folder alone; and whose folder an adapter's is."""
 
+import io
 import json
 import os
 import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import mebp
 from mebp.adapters.origin import FILE, LIST, find_origin
 from mebp.cli import main
+from mebp.tokenizer import Tokenizer
 from support import models
 from support.commands import refusal_in_process
 from support.textmodel import make_tokenizer
@@ -93,11 +96,45 @@ def test_the_folder_alone(own, trained, capsys):
 
 
 def test_the_folder_alone_in_a_conversation(own, capsys, monkeypatch):
-    import io
-    import sys
-
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Lamp 1:\n")))
     assert said(capsys, "chat", own / "adapter", "--max-new-tokens", 3)[0]
+
+
+class Ends:
+    """Stands for Tokenizer.stop_tokens, whatever the tokenizer sets."""
+
+    def __init__(self, tokens: range) -> None:
+        self.tokens = frozenset(tokens)
+
+    def __get__(self, *_: object) -> frozenset[int]:
+        return self.tokens
+
+    def __set__(self, *_: object) -> None:
+        pass
+
+
+def test_an_empty_answer_says_why(own, capsys, monkeypatch):
+    rest = [own / "adapter", "--max-new-tokens", 3]
+    answer, note = said(capsys, "generate", *rest, "--prompt", "Lamp 1:", "--json")
+    text = json.loads(answer)["answer"]
+    assert text and not note
+    first = "mebp: note: the answer is empty: "
+    answer, note = said(capsys, "generate", *rest, "--prompt", "Lamp 1:", "--stop", text[0])
+    assert (answer, note) == ("\n", f"{first}it begins with a text of --stop\n")
+    monkeypatch.setattr(Tokenizer, "stop_tokens", Ends(range(333)), raising=False)
+    monkeypatch.setattr("mebp.chat.Chat.stop_tokens", lambda chat: frozenset(range(333)))
+    monkeypatch.setattr("mebp.tokenizer.Tokenizer.decode", lambda tokenizer, tokens: "")
+    ended = f"{first}the model ended it with its first token"
+    assert said(capsys, "generate", *rest, "--prompt", "Lamp 1:")[1] == (
+        f"{ended}; give --chat if the adapter was trained on conversations\n"
+    )
+    assert said(capsys, "generate", *rest, "--prompt", "Lamp 1:", "--chat")[1] == f"{ended}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Lamp 1:\n")))
+    assert said(capsys, "chat", *rest)[1] == f"{ended}\n"
+    monkeypatch.setattr(Tokenizer, "stop_tokens", Ends(range(0)), raising=False)
+    assert said(capsys, "generate", *rest, "--prompt", "Lamp 1:")[1] == (
+        f"{first}no text is left of its 3 tokens, which are white space or unfinished characters\n"
+    )
 
 
 def test_a_pruned_cache_builds_the_bundle_again(own, trained, capsys):
@@ -183,6 +220,22 @@ def test_settings_of_a_stranger_are_no_options(own, trained, capsys, settings, w
     file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
     line = refusal_in_process(capsys, "generate", own / "adapter", "--base", trained / "tiny", "--prompt", "x")
     assert line == f"mebp: {file}: {why}; give --base NAME.mebp, a bundle for it\n"
+
+
+def test_a_build_holds_the_cache_to_its_limit(own, trained, capsys, monkeypatch):
+    old = own / "cache" / "bundles" / "old-1"
+    old.mkdir(mode=0o700)
+    (old / "content").write_bytes(bytes(2_000_000))
+    os.utime(old, (1e9, 1e9))
+    rest = [trained / "tiny", "--lora-rank", 2, "--prompt", "Lamp 1:", "--max-new-tokens", 2]
+    monkeypatch.setenv("MEBP_CACHE_LIMIT", "much")
+    assert "MEBP_CACHE_LIMIT much " in refusal_in_process(capsys, "generate", *rest)
+    monkeypatch.setenv("MEBP_CACHE_LIMIT", "1B")
+    lines = said(capsys, "generate", *rest)[1].splitlines()
+    gone = [line for line in lines if line.endswith(", for MEBP_CACHE_LIMIT is 1e-09 GB")]
+    assert gone[0].startswith(f"{old}: removed from the cache, last used ") and not old.exists()
+    # What the build itself uses stays, too little room or not.
+    assert list((own / "cache" / "exports").glob("tiny-*")) and said(capsys, "generate", *rest)[1] == ""
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620])

@@ -19,10 +19,12 @@ from mebp.training.request import request_kinds
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "mebp"
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*\w")
-NAMES_A_COMMAND = re.compile(r"\bmebpc|\bmebp-run|\bmebp [a-z]+ |\bcompiled? |llama-gguf-split|tensorboard")
-# Which commands print what a folder says; of others, one of those that have an option in the message.
+NAMES_A_COMMAND = re.compile(
+    r"\bmebpc|\bmebp-run|\bmebp ([a-z]+ |$)|\bcompiled? |\bcommands that |llama-gguf-split|tensorboard"
+)
+# Which commands print what a file or a folder says; of others, one of those that have an option in the message.
 PRINTING = {"training": ["train"], "building": ["train"], "rewards": ["train"], "exporter": ["export", "train"],
-            "gguf": ["export", "train"]}  # fmt: skip
+            "gguf": ["export", "train"], "using": ["chat", "generate", "eval", "merge"]}  # fmt: skip
 COMPILER = ("compiler", "tools/mebpc", "format")
 # mebpc names these to those who gave them, or says what a model or a part of its plan is for.
 GIVEN_TO_MEBPC = {"--output", "--check-options", "--version", "--task", "--in-flight", "--split", "--device-first",
@@ -56,7 +58,11 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 
 def lacking(path: Path) -> Iterator[str]:
     folder, *rest = path.relative_to(PACKAGE).parts
-    commands = [path.stem] if folder == "cli" and path.stem in options() else PRINTING.get(folder if rest else "")
+    commands = (
+        [path.stem]
+        if folder == "cli" and path.stem in options()
+        else PRINTING.get(path.stem, PRINTING.get(folder if rest else ""))
+    )
     for line, text in messages(path):
         for match in OPTION.finditer(text):
             before, having = text[: match.start()], [name for name in options() if match[0] in options()[name]]
@@ -90,7 +96,7 @@ def test_the_compiler_advises_what_mebpc_and_train_have():
 
 def test_train_takes_all_of_mebpc_or_says_how_it_is_asked():
     named = CompileOptions.named_by_mebpc(dict.fromkeys(request_kinds()))
-    for option in sorted(options()["mebpc"] - {"--help", "--version", "--output", "--plan-only"}):
+    for option in sorted(options()["mebpc"] - {"--help", "--version", "--output"}):
         name = option[2:].replace("-", "_")
         if name in named:
             continue

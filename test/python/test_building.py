@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from mebp.building.budget import free_budget
+from mebp.building.budget import (
+    Budget,
+    binding_budget,
+    choose_budget,
+    find_budget,
+    free_budget,
+    leaves_plan_open,
+    quarter,
+    size_text,
+)
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
 from mebp.building.length import Length, choose_length, is_enough_to_share, model_limit
 from mebp.compile_options import CompileOptions, compile_option_kinds, flag
@@ -15,6 +24,7 @@ from mebp.data.loading import sample_lengths
 from mebp.errors import Error
 from mebp.exporter.finding import Found
 from mebp.memory import free_bytes
+from mebp.session_options import byte_size
 from mebp.tokenizer import Tokenizer
 from mebp.tools import find_tool, run_tool
 from support import models
@@ -124,6 +134,53 @@ def test_a_system_that_does_not_tell(monkeypatch):
     assert str(caught.value) == (
         "--memory-budget auto: this system does not tell what is free; give a size, such as 512MiB"
     )
+
+
+POINTS = [{"peak_bytes": peak * 10**5 + 1, "seconds": seconds} for peak, seconds in
+          [(338, 0.87), (383, 0.42), (600, 0.40), (717, 0.345), (993, 0.33)]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("free", "size", "reason"),
+    [
+        (1e9, "72MB", "the smallest takes 33.8 MB, with which a step takes 2.5 times as long"),
+        (280e6, "39MB", "the smallest takes 33.8 MB, with which a step takes 2.1 times as long"),
+        (152e6, "34MB", "the fastest plan within a quarter of the 152 MB that are free, and the smallest"),
+        (100e6, "34MB", "the smallest plan, for none fits a quarter of the 100 MB that are free"),
+    ],
+)
+def test_a_plan_of_a_quarter_is_nearly_the_fastest(monkeypatch, free, size, reason):
+    monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: free)
+    budget = choose_budget(POINTS, quarter())
+    assert str(budget) == size and budget.reason.endswith(reason)
+    assert any(point["peak_bytes"] <= budget.bytes <= point["peak_bytes"] + 10**6 for point in POINTS)
+
+    assert choose_budget(POINTS, quarter(), 123_400_000).bytes == 124_000_000
+
+
+def test_a_budget_is_taken_from_the_cache_where_it_fits():
+    key, most = "tiny-0123456789abcdef", Budget(100_000_000, "what there is")
+    names = [key, f"{key}-60600KB", f"{key}-101MB", f"{key}-72MB", f"{key}-7MB-more"]
+    assert str(find_budget(names, most)) == "72MB"
+    assert find_budget(names, Budget(50_000_000, "less")) is None
+    assert find_budget([f"{key}-1234567B"], most).bytes == 1234567
+
+
+def test_a_budget_that_nobody_asked_for_binds_nothing():
+    assert binding_budget(Path("bundles/tiny-0123456789abcdef-60600KB/tiny.mebp"), 60_600_000) == 0
+    for folder in ("tiny-0123456789abcdef", "mine-61MB", "tiny-0123456789abcdef-61MB-2"):
+        assert binding_budget(Path(f"bundles/{folder}/tiny.mebp"), 60_600_000) == 60_600_000
+
+
+def test_who_chooses_the_plan_has_no_other_budget():
+    assert leaves_plan_open({}) and leaves_plan_open({"device": "cpu", "spill": "none", "weights": "int8"})
+    for told in ({"memory_budget": "1GB"}, {"chunk_size": 0}, {"spill": "checkpoints"}, {"device": "mlx"}):
+        assert not leaves_plan_open(told), told
+
+
+@pytest.mark.parametrize("size", [64_000_000, 67_100_000, 12_345, 1_870_000, 10**12, 999_999_999])
+def test_a_size_is_printed_as_it_can_be_given(size):
+    assert byte_size("size", size_text(size)) == size
 
 
 @pytest.mark.parametrize(

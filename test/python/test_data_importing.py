@@ -123,7 +123,7 @@ def test_it_says_what_is_learned_what_is_left_out_and_how_to_go_on(tmp_path, cap
         f"{output}: 1 conversation of Telegram",
         "learned: 1 turn of Ben; what others write is context",
         "left out: 1 message without text, 1 conversation in which Ben answers nobody",
-        f"next: mebp train MODEL --data {output} --adapter-out adapter",
+        f"next: mebp train packaged:smollm2 --data {output} --adapter-out adapter",
     ]
     assert output.read_text() == (
         '{"messages": [{"role": "user", "content": "Are you there?"}, {"role": "assistant", "content": "Yes."}]}\n'

@@ -28,6 +28,7 @@ MEAN_MORE_THAN_ONE_THING = {
     "momentum": "mebpc plans for it",
     "objective": "mebpc plans for it",
     "packing": "a row has several samples, or mebpc is told that it may",
+    "plan-only": "of a run, or of mebpc's bundle",
     "optimizer": "mebpc plans for it; each command lists those that it has",
     "overwrite": "of what the command writes",
     "seed": "of the order of the data, or of mebpc's adapters",

@@ -4,13 +4,14 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mebp.errors import Error
 from mebp.training.log import Evaluation, Record, RunLog, Test, read_log, write_table
-from mebp.training.plot import plot_run
+from mebp.training.plot import curves_of, plot_run
 
 
 def record(step: int) -> Record:
@@ -146,3 +147,13 @@ def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(Error, match=r"run.png: cannot be written \(No space left on device\); choose another --plot"):
         plot_run([record(1), record(2)], [], path, title="")
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_picture_has_a_panel_for_what_is_watched(tmp_path):
+    records = [replace(record(step), metrics={"reward": step / 40, "reward_std": 0.25}) for step in range(1, 41)]
+    curves = curves_of(("reward", "reward"), {"reward": "reward", "spread": "reward_std"})
+    assert [curve.label for curve in curves] == ["reward", "spread", "learning rate"]
+    assert [curves[2].of(each) for each in (records[0], Evaluation(1, 2.0))] == [records[0].lr, None]
+    plot_run(records, [Evaluation(20, -0.5, {"reward": 0.5})], tmp_path / "run.svg", "", curves)
+    drawn = (tmp_path / "run.svg").read_text()
+    assert all(f"<!-- {text} -->" in drawn for text in ("reward", "spread", "learning rate", "evaluation"))

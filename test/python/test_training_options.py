@@ -49,7 +49,23 @@ from mebp.training.options import TrainingOptions
             {"reward_timeout": 1.0},
             "--reward-timeout is of completions that the model writes; give --objective grpo or ppo, too",
         ),
-        ({"eval_every": 2}, "--eval-every needs --eval FILE, the data to measure the loss on"),
+        (
+            {"eval_every": 2, "steps": 1},
+            "--eval-every needs --eval FILE, the data to measure the loss on, or --val-split X",
+        ),
+        ({"warmup": 1, "warmup_ratio": 0.1}, "--warmup and --warmup-ratio cannot be used together; give one"),
+        ({"warmup_ratio": 1.0}, "--warmup-ratio is 1; give a share of the steps, such as 0.03"),
+        ({"warmup_ratio": float("nan")}, "--warmup-ratio is nan; give a share of the steps, such as 0.03"),
+        ({"val_split": 0.0}, "--val-split is 0; give a share of the samples, such as 0.05"),
+        (
+            {"val_split": 0.1, "eval": "x"},
+            "--val-split and --eval cannot be used together: each says what to measure on; give one",
+        ),
+        (
+            {"val_split": 0.1, "objective": "dpo"},
+            "--val-split holds samples of text or with classes out; give --eval FILE, which any objective and task can "
+            "measure on",
+        ),
     ],
 )
 def test_refusals(given, message):

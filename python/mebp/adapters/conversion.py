@@ -15,6 +15,7 @@ from mebp.errors import Error
 from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
+from mebp.numbers import checked
 
 FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
 _HEAD = "lm_head"
@@ -32,6 +33,7 @@ class Conversion:
     rank: int
 
 
+@checked
 def convert_adapter(
     adapter: str | os.PathLike[str],
     output: str | os.PathLike[str],

@@ -94,7 +94,8 @@ def write_origin(folder: Path, origin: Origin) -> str | None:
             known = _read_list()
             digest, _ = _read(folder)
             known.pop(digest, None)
-            known[digest] = {name: getattr(origin, name) for name in _PLACES}
+            files = {name: whole_name(str(origin.compiling[name])) for name in _FILES if origin.compiling.get(name)}
+            known[digest] = {name: getattr(origin, name) for name in _PLACES} | {"files": files}
             newest = dict(list(known.items())[-_MOST:])
             with replaced_file(cache_folder() / LIST, "check the cache", 0o600) as unfinished:
                 unfinished.write_text(json.dumps(newest, indent=1), encoding="utf-8")
@@ -109,13 +110,22 @@ def _stated(origin: Origin) -> dict[str, object]:
     """What mebp.json holds: no path of this machine."""
     description = inspect(origin.bundle)
     name = description["model"]["name"]
+    options = origin.compiling or description["manifest"].get("options", {})
     return {
         "written_by": f"{_BY}{__version__}",
         "bundle": bundle_digest(Path(origin.bundle)),
         "model": name if HubName.of(name) or name.startswith(packaged.SCHEME) else title(name),
         "export": dict(origin.exporting),
-        "compile": dict(origin.compiling or description["manifest"].get("options", {})),
+        "compile": {name: value for name, value in options.items() if name not in _FILES},
     }
+
+
+def is_known(folder: Path) -> bool:
+    """Whether find_origin finds one."""
+    try:
+        return find_origin(folder) is not None
+    except Error:
+        return False
 
 
 def discard_origin(folder: Path) -> None:
@@ -137,11 +147,13 @@ def find_origin(folder: Path) -> Origin | None:
     if not isinstance(placed, dict):
         return None
     stated = parse_object(str(folder / FILE), content, _ADVICE)
-    made = {"exporting": stated["export"], "compiling": stated["compile"], "program": stated["bundle"]}
+    compiling = {**stated["compile"], **placed["files"]}
+    made = {"exporting": stated["export"], "compiling": compiling, "program": stated["bundle"]}
     return Origin(**{name: placed[name] for name in _PLACES}, **made)
 
 
 _PLACES = ("bundle", "model", "asked")
+_FILES = ("rates",)  # options of mebpc that name a file of this machine
 
 
 def _read(folder: Path) -> tuple[str, bytes]:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from mebp.adapters.origin import FILE, Origin, bundle_digest, find_origin
 from mebp.building import Builder, Built, Trained, is_bundle
-from mebp.building.budget import free_budget
-from mebp.compile_options import AUTO, CompileOptions, flag
+from mebp.building.budget import CHOSEN, free_budget
+from mebp.cache import hold_entry_of
+from mebp.compile_options import AUTO, NONE, CompileOptions, flag
 from mebp.data.loading import sample_lengths
 from mebp.data.sources import Source
 from mebp.errors import Error
@@ -77,6 +78,7 @@ def find_used(
 
 def _bundle_of(origin: Origin, adapter: Path, options: CompileOptions) -> Path:
     changed = options.given()
+    hold_entry_of(Path(origin.bundle))
     if origin.has_bundle and not changed:
         return Path(origin.bundle)
     if origin.model is None:
@@ -90,8 +92,12 @@ def _bundle_of(origin: Origin, adapter: Path, options: CompileOptions) -> Path:
     if not changed:
         say(f"{origin.bundle}: is gone, so it is built again from {origin.model}", error=True)
     if changed.get("memory_budget") == AUTO:
-        changed["memory_budget"] = f"{free_budget().bytes}B"
+        changed["memory_budget"] = str(free_budget())
+    elif changed.get("memory_budget") == NONE:
+        changed["memory_budget"] = None
     compiling = {**origin.compiling, **changed}
+    if "memory_budget" in changed:
+        compiling.pop(CHOSEN, None)
     lengths = [made.get(name) or 0 for made in (origin.exporting, compiling) for name in ("seq_len", "generate_len")]
     exporting = {**origin.exporting, "seq_len": max(lengths)}
     built = _build(lambda builder: builder.rebuild(origin.model, exporting, compiling), tells=bool(changed))

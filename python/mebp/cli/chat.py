@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
+from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
 from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, say
@@ -86,12 +86,15 @@ class _Conversation:
 
         prompt = self._prompt(question)
         stream, pieces = TextStream(self._tokenizer.decode, self._stop), []
+        seen: list[int] = []
 
         def show(tokens: object) -> None:
-            pieces.append(stream.add(int(tokens[0])))
+            seen.append(int(tokens[0]))
+            pieces.append(stream.add(seen[-1]))
             answer(pieces[-1], end="")
 
         left = self._session.max_positions - len(prompt)
+        has_ended = False
         with suppress(KeyboardInterrupt):
             self._session.generate(
                 [prompt],
@@ -101,8 +104,11 @@ class _Conversation:
                 source=self._source,
                 **self._options,
             )
+            has_ended = True
         pieces.append(stream.end())
         answer(pieces[-1])
+        if has_ended:
+            note_empty("".join(pieces), seen, stream.has_stopped, self._ends)
         self._options["seed"] += 1
         self._chat.keep(question, "".join(pieces))
 

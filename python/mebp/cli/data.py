@@ -2,6 +2,7 @@
 """mebp data import FILE|DIR --as ME -o chat.jsonl"""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from mebp.words import counted, listed, say
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.data.importing import import_chats
+    from mebp.exporter.packaged import NAMES, SCHEME
 
     given = arguments
     found = import_chats(given.export, given.output, given.learned, given.pause, given.overwrite)
@@ -47,5 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"learned: {counted(found.turns, 'turn')} of {found.learned}; what others write is context")
     if left_out := found.said_left_out():
         say(f"left out: {', '.join(left_out)}")
-    say(f"next: mebp train MODEL --data {given.output} --adapter-out adapter")
+    train = ["mebp", "train", f"{SCHEME}{NAMES[0]}", "--data", str(given.output), "--adapter-out", "adapter"]
+    say(f"next: {shlex.join(train)}")
     return 0

@@ -2,6 +2,7 @@
 """mebp export MODEL -o DIR/model.onnx"""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from mebp.tasks import CAUSAL, TASKS
@@ -62,5 +63,5 @@ def run(arguments: argparse.Namespace) -> int:
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)
-    say(f"wrote {written}; next: mebpc {written} -o {bundle}{weights}")
+    say(f"wrote {written}; next: {shlex.join(['mebpc', str(written), '-o', bundle])}{weights}")
     return 0

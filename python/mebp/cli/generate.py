@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from mebp.cli.connection import add_connection
-from mebp.cli.sampling import add_sampling, check_sampling, note_passes, sampling
+from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
 from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
 from mebp.words import answer, counted, say
@@ -159,10 +159,12 @@ def _answer(
             say()  # what is there of the answer stays, on a line of its own
         raise
     pieces.append(stream.end())
+    tokens = ids[0, len(prompt) :].tolist()
     if streams:
         answer(pieces[-1])
+        _note_empty("".join(pieces), tokens, stream.has_stopped, ends, arguments)
     else:
-        _print(text, "".join(pieces), ids[0, len(prompt) :].tolist(), stream.has_stopped, ends, arguments)
+        _print(text, "".join(pieces), tokens, stream.has_stopped, ends, arguments)
     note_passes(source)
 
 
@@ -201,3 +203,9 @@ def _print(
         say(json.dumps({"prompt": prompt, "answer": text, "tokens": len(tokens), "stopped": stopped}))
     else:
         answer(text)
+    _note_empty(text, tokens, has_stopped, ends, arguments)
+
+
+def _note_empty(text: str, tokens: list[int], has_stopped: bool, ends: set[int], arguments: argparse.Namespace) -> None:
+    advice = "" if arguments.chat else "; give --chat if the adapter was trained on conversations"
+    note_empty(text, tokens, has_stopped, ends, advice)

@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frontier", type=Path, metavar="plans.json", help="show what mebpc --frontier --plan-json found on the page"
     )
-    parser.add_argument("--log", type=Path, metavar="run.jsonl", help="show the peak of this run on the page")
+    parser.add_argument(
+        "--log", type=Path, metavar="run.jsonl", help="show the peak of this run on the page, and its answers"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,11 +56,13 @@ def _write_page(arguments: argparse.Namespace, found: dict) -> None:
     from mebp.report import write_report
     from mebp.report.frontier_chart import read_frontier
     from mebp.report.measure import measure_step, read_run
+    from mebp.training.log import Answer, read_log
 
     measurements = [measure_step(arguments.bundle, found)] if arguments.measure else []
     measurements += [read_run(arguments.log)] if arguments.log else []
+    answers = [entry for entry in read_log(arguments.log) if isinstance(entry, Answer)] if arguments.log else []
     points = read_frontier(arguments.frontier) if arguments.frontier else []
-    write_report(arguments.html, found, measurements, points)
+    write_report(arguments.html, found, measurements, points, answers)
     if not arguments.json:
         say(f"{arguments.html}: open it in a browser")
 

@@ -32,6 +32,7 @@ _COMMANDS = {
     "models": "list which types of models can be trained, and why others are refused",
     "devices": "list the devices that can compute, and why another is not there",
     "parity": "take one step on several devices and compare losses, gradients, memory and time",
+    "cache": "list what was made once and is kept, and remove what was not used for long",
     "calibrate": "time this machine's kernels, so that mebpc can predict step times",
     "serve": "run the layers of a split model for devices",
     "certs": "make certificates for trials of a model that is split between a device and a server",
@@ -43,7 +44,7 @@ _FIRST = ("train", "eval", "chat", "generate", "merge")  # what people need firs
 _OTHERS = {
     "models and bundles": ("export", "models", "inspect", "verify"),
     "data, adapters, answers": ("data", "adapter", "rollout"),
-    "machines": ("devices", "parity", "calibrate"),
+    "machines": ("devices", "parity", "calibrate", "cache"),
     "a model on two machines": ("serve", "certs", "wire", "audit"),
 }
 DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128

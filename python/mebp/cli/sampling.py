@@ -2,9 +2,10 @@
 """How tokens are chosen and computed, as the commands that generate text take it."""
 
 import argparse
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from mebp.words import say
+from mebp.words import counted, say
 
 if TYPE_CHECKING:
     from mebp.generation import Kept
@@ -80,6 +81,19 @@ def check_sampling(arguments: argparse.Namespace) -> None:
     stop_strings(given.pop("stop"))
     whole_number("drafts", given.pop("drafts"), at_least=0)
     Sampler(**given)
+
+
+def note_empty(text: str, tokens: Sequence[int], has_stopped: bool, ends: Collection[int], advice: str = "") -> None:
+    """Says why an answer of these tokens has no text, where it has none."""
+    if text or not tokens:
+        return
+    if has_stopped:
+        why = "it begins with a text of --stop"
+    elif tokens[0] in ends:
+        why = f"the model ended it with its first token{advice}"
+    else:
+        why = f"no text is left of its {counted(len(tokens), 'token')}, which are white space or unfinished characters"
+    say(f"mebp: note: the answer is empty: {why}", error=True)
 
 
 def note_passes(source: "Kept | None") -> None:

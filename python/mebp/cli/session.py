@@ -50,7 +50,8 @@ def use(arguments: argparse.Namespace, data: "Source | None" = None) -> None:
     """Puts the bundle and the adapter that were meant into the arguments; `data` is what a new bundle has room for."""
     from mebp.building.using import find_used
 
-    given = {name: getattr(arguments, name) or None for name in compile_option_kinds()}
+    values = {name: getattr(arguments, name) for name in compile_option_kinds()}
+    given = {name: None if value is False else value for name, value in values.items()}  # what is on or off by itself
     named = arguments.bundle, arguments.adapter, arguments.base, CompileOptions(**given)
     arguments.bundle, arguments.adapter = find_used(*named, data)
 

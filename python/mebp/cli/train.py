@@ -101,7 +101,13 @@ def _add_data(add: Callable) -> None:
 
 def _add_length(add: Callable) -> None:
     add("--steps", type=int, metavar="N", help="train for N optimizer steps")
-    add("--epochs", type=int, metavar="N", help="train for N passes over the data (default: 1, without --steps)")
+    add(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="train for N passes over the data (default, without --steps: of text and of texts with classes, 3 to 10 "
+        "that make 200 steps, up to 3,000; else 1)",
+    )
     add("--seed", type=int, metavar="N", help="seed for the order of the data (default: 0)")
 
 
@@ -122,15 +128,34 @@ def _add_optimizer(add: Callable) -> None:
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
+    add("--warmup-ratio", type=float, metavar="X", help="the same over this share of all steps, such as 0.03")
 
 
 def _add_evaluation(add: Callable) -> None:
     add("--eval", type=Path, metavar="FILE", help="measure the loss on this data, too")
     add(
+        "--val-split",
+        type=float,
+        metavar="X",
+        help="hold this share of the data out and measure on it (default, without --epochs, --steps and --eval: 0.05 "
+        "of 40 samples or more)",
+    )
+    add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"
     )
+    add(
+        "--ask",
+        action="append",
+        metavar="FILE|TEXT",
+        help="let the model answer this, or each prompt of a file, at each evaluation; also several",
+    )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
-    add("--patience", type=int, metavar="N", help="stop after N evaluations without a lower loss (default: never)")
+    add(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop after N evaluations without a lower loss (default: 3 where the run chooses its length, else never)",
+    )
 
 
 def _add_files(add: Callable) -> None:
@@ -140,7 +165,8 @@ def _add_files(add: Callable) -> None:
     add(
         "--keep",
         choices=ADAPTERS,
-        help="keep the adapter or model of the best evaluation, of the last step or of all (default: last)",
+        help="keep the adapter or model of the best evaluation, of the last step or of all (default: last, or "
+        "best where the run chooses its length and evaluates)",
     )
     add_shared(add, "state", type=Path)
     add_shared(add, "save-every", type=int)
@@ -162,6 +188,11 @@ def _add_files(add: Callable) -> None:
 
 
 def _add_machine(add: Callable) -> None:
+    add(
+        "--plan-only",
+        action="store_true",
+        help="show what the run would need, then stop: no training, no adapter, no state",
+    )
     add(
         "--spill-dir",
         type=Path,

@@ -107,6 +107,15 @@ def _form_of_keys(keys: tuple[str, ...]) -> tuple[Form | None, str | None]:
     return found, None
 
 
+def is_conversation(entry: Mapping[str, object]) -> bool:
+    """Whether an object of any objective's data has turns, or what a chat template makes turns of."""
+    if "messages" in entry or "conversations" in entry:
+        return True
+    if "prompt" in entry or "chosen" in entry:
+        return isinstance(entry.get("prompt", entry.get("chosen")), list)
+    return _form_of_keys(tuple(entry))[0] in _SPOKEN
+
+
 def _refuse(where: str, entry: Mapping[str, object]) -> None:
     begun = max(FORMS, key=lambda form: len([key for key in form.required if key in entry]))
     missing = [key for key in begun.required if key not in entry]

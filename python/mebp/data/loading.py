@@ -6,7 +6,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from mebp.data.dataset import Dataset, Row, Totals
 from mebp.data.forms import Document
+from mebp.data.holding_out import HoldOut, Part, take_part
 from mebp.data.keeping import kept, tokens_of, were_read
 from mebp.data.mixing import Mix, choose_taken
 from mebp.data.reading import SampleFiles, TextStream
@@ -38,28 +39,48 @@ def load_dataset(
     Raises mebp.Error where the file cannot be read, nothing in it can be learned, or a sample is too long and may not
     be cut.
     """
-    source = Source.of(path)
-    path = source.path
-    tokens, key = tokens_of(source, tokenizer)
-    is_text = tokens.about.kind == "text"
-    if sharing and not sharing.may_cut and not is_text:
-        _check_lengths(path, tokens.lengths, length)
-    plan = _kept_plan(tokens, length, sharing, key) if key else _Plan.of(tokens, length, sharing)
-    if not len(plan.begins):
-        raise Error(
-            f"{path}: has too little text; training needs at least two tokens"
-            if is_text
-            else f"{path}: no sample has a token of the {tokens.about.kind} within {length} tokens; "
-            "shorten the prompts, or compile with a longer --seq-len"
-        )
-    rows, samples = plan.rows(tokens), None if plan.members is None else len(plan.begins)
-    notes = [f"{path}: {note}" for note in _notes(tokens, length, len(plan.begins))]
-    return Dataset(rows, tokenizer.end_of_text, notes, samples, plan.totals)
+    read = _Read.of(Source.of(path), tokenizer, length, sharing)
+    plan = read.plan()
+    return read.dataset(plan, len(plan.begins))
 
 
 def load_mixed(sources: Sequence[Source], tokenizer: Tokenizer, length: int, sharing: Sharing | None = None) -> Dataset:
     """The same of one or several, each of which has its share of an epoch's rows."""
     return mix_datasets(sources, [load_dataset(source, tokenizer, length, sharing) for source in sources])
+
+
+def load_parts(
+    sources: Sequence[Source], tokenizer: Tokenizer, length: int, sharing: Sharing | None, hold_out: HoldOut
+) -> tuple[Dataset, Dataset | None]:
+    """The same without what is held out, and that; None where it is nothing."""
+    reads = [_Read.of(source, tokenizer, length, sharing) for source in sources]
+    counts = hold_out.counts([read.samples for read in reads])
+    trained, held = [], []
+    for read, count in zip(reads, counts, strict=True):
+        parts = [Part(count, hold_out.seed, held) for held in (False, True)] if count else [None]
+        plan, *others = map(read.plan, parts)
+        left = sum(len(each.begins) for each in (plan, *others))
+        trained.append(read.dataset(plan, left))
+        held += [replace(read.dataset(other, left), notes=()) for other in others if len(other.begins)]
+    return mix_datasets(sources, trained), chain_datasets(held)
+
+
+def split_datasets(parts: Sequence[Dataset], hold_out: HoldOut) -> tuple[list[Dataset], Dataset | None]:
+    """The same of datasets of which each row is a sample."""
+    trained, held = [], []
+    for data, count in zip(parts, hold_out.counts([len(part.rows) for part in parts]), strict=True):
+        trained.append(take_part(data, Part(count, hold_out.seed, held=False)) if count else data)
+        held += [take_part(data, Part(count, hold_out.seed, held=True))] if count else []
+    return trained, chain_datasets([data for data in held if len(data.rows)])
+
+
+def chain_datasets(parts: Sequence[Dataset]) -> Dataset | None:
+    """All rows of several, to measure on."""
+    if len(parts) < 2:
+        return next(iter(parts), None)
+    counts = [len(part.rows) if part.samples is None else part.samples for part in parts]
+    samples = None if all(part.samples is None for part in parts) else sum(counts)
+    return Dataset(_Chained([part.rows for part in parts]), parts[0].padding, (), samples)
 
 
 def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset:
@@ -107,6 +128,49 @@ def sample_lengths(path: str | os.PathLike[str], tokenizer: Tokenizer, at_most: 
 
 
 @dataclass(frozen=True)
+class _Read:
+    """A source in tokens, and how rows are made of them."""
+
+    path: Path
+    tokens: Tokens
+    key: str | None  # of the cache
+    padding: int
+    length: int
+    sharing: Sharing | None
+
+    @classmethod
+    def of(cls, source: Source, tokenizer: Tokenizer, length: int, sharing: Sharing | None) -> "_Read":
+        tokens, key = tokens_of(source, tokenizer)
+        if sharing and not sharing.may_cut and tokens.about.kind != "text":
+            _check_lengths(source.path, tokens.lengths, length)
+        return cls(source.path, tokens, key, tokenizer.end_of_text, length, sharing)
+
+    @property
+    def samples(self) -> int:
+        """Or rows of text."""
+        return len(_spans(self.tokens, self.length)[0])
+
+    def plan(self, part: Part | None = None) -> "_Plan":
+        if self.key:
+            return _kept_plan(self.tokens, self.length, self.sharing, self.key, part)
+        return _Plan.of(self.tokens, self.length, self.sharing, part)
+
+    def dataset(self, plan: "_Plan", left: int) -> Dataset:
+        """left: samples of all parts."""
+        path, tokens, length = self.path, self.tokens, self.length
+        if not len(plan.begins):
+            raise Error(
+                f"{path}: has too little text; training needs at least two tokens"
+                if tokens.about.kind == "text"
+                else f"{path}: no sample has a token of the {tokens.about.kind} within {length} tokens; "
+                "shorten the prompts, or compile with a longer --seq-len"
+            )
+        samples = None if plan.members is None else len(plan.begins)
+        notes = [f"{path}: {note}" for note in _notes(tokens, length, left)]
+        return Dataset(plan.rows(tokens), self.padding, notes, samples, plan.totals)
+
+
+@dataclass(frozen=True)
 class _Plan:
     """Which parts of the tokens are samples, or rows of text, and which of them share rows."""
 
@@ -117,15 +181,12 @@ class _Plan:
     totals: Totals | None = None
 
     @classmethod
-    def of(cls, tokens: Tokens, length: int, sharing: Sharing | None) -> "_Plan":
-        if tokens.about.kind == "text":
-            begins = np.arange(0, max(len(tokens.ids) - 1, 0), length)  # one token predicts nothing
-            return cls(begins, np.minimum(begins + length, len(tokens.ids)))
-        begins = tokens.bounds[:-1]
-        ends = np.minimum(tokens.bounds[1:], begins + length)
-        learnable = _have_labels(tokens, begins, ends)
-        begins, ends = begins[learnable], ends[learnable]
-        if sharing is None or not len(begins):
+    def of(cls, tokens: Tokens, length: int, sharing: Sharing | None, part: Part | None = None) -> "_Plan":
+        begins, ends = _spans(tokens, length)
+        if part:
+            chosen = part.of(Spans(tokens, begins, ends))
+            begins, ends = begins[chosen], ends[chosen]
+        if tokens.about.kind == "text" or sharing is None or not len(begins):
             return cls(begins, ends)
         return cls(begins, ends, *place_samples(ends - begins, length, sharing.seed))
 
@@ -134,21 +195,32 @@ class _Plan:
         return spans if self.members is None else SharedRows(spans, self.members, self.bounds)
 
 
+def _spans(tokens: Tokens, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each sample that can be learned begins and ends, or each row of text."""
+    if tokens.about.kind == "text":
+        begins = np.arange(0, max(len(tokens.ids) - 1, 0), length)  # one token predicts nothing
+        return begins, np.minimum(begins + length, len(tokens.ids))
+    begins = tokens.bounds[:-1]
+    ends = np.minimum(tokens.bounds[1:], begins + length)
+    learnable = _have_labels(tokens, begins, ends)
+    return begins[learnable], ends[learnable]
+
+
 _ARRAYS = ("begins", "ends", "members", "bounds")
 
 
-def _kept_plan(tokens: Tokens, length: int, sharing: Sharing | None, key: str) -> _Plan:
+def _kept_plan(tokens: Tokens, length: int, sharing: Sharing | None, key: str, part: Part | None) -> _Plan:
     """From the cache, with what is known of all rows."""
 
     def make(folder: Path) -> None:
-        plan = _Plan.of(tokens, length, sharing)
+        plan = _Plan.of(tokens, length, sharing, part)
         for name in _ARRAYS:
             if getattr(plan, name) is not None:
                 np.save(folder / f"{name}.npy", getattr(plan, name))
         (folder / "totals.json").write_text(json.dumps(asdict(Totals.of(plan.rows(tokens)))), encoding="utf-8")
 
     shared = "alone" if sharing is None else f"shared-{sharing.seed}"
-    folder = kept(f"rows/{key}-{length}-{shared}", make)
+    folder = kept(f"rows/{key}-{length}-{shared}{f'-{part.name}' if part else ''}", make)
     found = {name: folder / f"{name}.npy" for name in _ARRAYS}
     try:
         totals = Totals(**json.loads((folder / "totals.json").read_text(encoding="utf-8")))

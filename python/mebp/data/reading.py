@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mebp.data.columns import Columns
-from mebp.data.forms import Document, Form, Sample, find_form, read_sample
+from mebp.data.forms import Document, Form, Sample, find_form, is_conversation, read_sample
 from mebp.data.json_values import check_value, kind
 from mebp.data.sources import Source
 from mebp.data.stream import WANTED, DataFile, opened
@@ -86,6 +86,16 @@ def json_objects(path: str | os.PathLike[str]) -> Iterator[tuple[str, dict]]:
     for each in source.files():
         with opened(each) as file:
             yield from objects_of(each, file, source.columns)
+
+
+def has_conversations(source: Source) -> bool:
+    """Whether its first sample is one; raises mebp.Error where it cannot be read."""
+    for path in source.files():
+        with opened(path) as file:
+            if not (file.arrow or is_table(file) or _is_json(path, file.head)):
+                return False
+            return is_conversation(next(objects_of(path, file, source.columns))[1])
+    return False
 
 
 def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True) -> Iterator[tuple[str, dict]]:

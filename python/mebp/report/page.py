@@ -18,24 +18,34 @@ from mebp.report.step import TrainingStep
 from mebp.report.step_chart import draw_step
 from mebp.report.svg import element
 from mebp.tables import Table, megabytes
+from mebp.training.log import Answer
 
 _FOLDER = Path(__file__).parent
 
 
 def write_report(
-    path: Path, description: dict, measurements: Sequence[Measurement] = (), frontier: Sequence[dict] = ()
+    path: Path,
+    description: dict,
+    measurements: Sequence[Measurement] = (),
+    frontier: Sequence[dict] = (),
+    answers: Sequence[Answer] = (),
 ) -> None:
     """Writes the page of a bundle's description (mebp.inspect) to `path`, whole or not at all.
 
-    frontier: other plans of the model (read_frontier), which the page shows beside the bundle's own.
+    frontier: other plans of the model (read_frontier), which the page shows beside the bundle's own. answers: of a run.
 
     Raises mebp.Error where it cannot be written.
     """
     with replaced_file(path, "choose another --html") as unfinished:
-        unfinished.write_text(make_page(description, measurements, frontier), encoding="utf-8")
+        unfinished.write_text(make_page(description, measurements, frontier, answers), encoding="utf-8")
 
 
-def make_page(description: dict, measurements: Sequence[Measurement] = (), frontier: Sequence[dict] = ()) -> str:
+def make_page(
+    description: dict,
+    measurements: Sequence[Measurement] = (),
+    frontier: Sequence[dict] = (),
+    answers: Sequence[Answer] = (),
+) -> str:
     step = TrainingStep(description)
     name = model_title(description)
     sections = [
@@ -44,6 +54,7 @@ def make_page(description: dict, measurements: Sequence[Measurement] = (), front
         _planned(description),
         *map(_generating, Plan(description).generation_tables()),
         _measured(description["plan"]["peak_bytes"], measurements),
+        *([_answered(answers)] if answers else []),
         *([_frontier(description["plan"]["peak_bytes"], list(frontier))] if frontier else []),
         _programs(description, step),
     ]
@@ -64,7 +75,7 @@ def _opening(description: dict, step: TrainingStep) -> str:
         f"Batch {model['batch']}, up to {model['sequence']:,} tokens, {model['activation']} activations",
         describe_trained(description),
         f"{plan['optimizer']}, {plan['threads']} {'thread' if plan['threads'] == 1 else 'threads'}",
-        *_schedule(plan),
+        *_schedule(plan, len(description["blocks"]) - 2),
     ]
     largest = max(step.planned, key=step.planned.get)
     title = escape(model_title(description))
@@ -79,18 +90,28 @@ def _opening(description: dict, step: TrainingStep) -> str:
     )
 
 
+def _answered(answers: Sequence[Answer]) -> str:
+    """What the model said of each prompt, as it learned."""
+    parts = ["<h2>What it answered</h2>", "<p>The likeliest answers of the model after so many steps.</p>"]
+    for prompt in dict.fromkeys(each.prompt for each in answers):
+        rows = [[f"{each.step:,}", each.answer] for each in answers if each.prompt == prompt]
+        parts.append(f"<h3>{escape(prompt)}</h3>{_scrolled(Table('', ['step', 'answer'], rows)._repr_html_())}")
+    return "".join(parts)
+
+
 def _scrolled(content: str) -> str:
     """What is wider than a phone's screen scrolls by itself, not with the page."""
     return element("div", content, class_="wide")
 
 
-def _schedule(plan: dict) -> list[str]:
-    facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
+def _schedule(plan: dict, layers: int) -> list[str]:
+    facts = [f"{plan['chunk']:,} tokens at a time"] if plan["chunk"] else []
+    spacing = max(1, min(plan["spacing"], layers))
     if plan["spill_checkpoints"]:
-        what = "checkpoints, what is trained and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
-        facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
-    elif plan["spacing"] > 1:
-        facts.append(f"one checkpoint in {plan['spacing']} kept, the others recomputed")
+        more = ", what is trained and the optimizer's state" if plan["spill_optimizer"] else ""
+        facts.append(f"writes the layers' inputs{more} to disk, {megabytes(plan['file_bytes'])} MB in each step")
+    elif spacing > 1:
+        facts.append(f"keeps the inputs of {layers // spacing + spacing - 1} of {layers} layers")
     if plan["budget_bytes"]:
         facts.append(f"chosen for a budget of {megabytes(plan['budget_bytes'])} MB")
     return facts

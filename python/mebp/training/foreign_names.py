@@ -23,7 +23,7 @@ _SAME = (
     ("eval",
      "eval_file eval_data eval_dataset val_file val_data valid_file valid_data validation_file validation_data "
      "validation_dataset val valid validation do_eval eval_on_start"),
-    ("eval",
+    ("val-split",
      "val_set_size val_size eval_split validation_split validation_split_percentage eval_size test_size "
      "dataset_test_split test_split_size"),
     ("test", "test_file test_data test_dataset"),
@@ -49,8 +49,8 @@ _SAME = (
      "max_tokens max_new_tokens max_completion_length max_gen_tokens max_gen_toks response_length n_predict "
      "num_predict"),
     ("schedule", "lr_scheduler_type lr_scheduler lr_schedule scheduler scheduler_type lr_decay_style"),
-    ("warmup",
-     "warmup_ratio warmup_fraction lr_warmup_ratio warmup_steps num_warmup_steps lr_warmup_steps warmup_iters"),
+    ("warmup-ratio", "warmup_fraction lr_warmup_ratio"),
+    ("warmup", "warmup_steps num_warmup_steps lr_warmup_steps warmup_iters"),
     ("optimizer", "optim optimizer_type optimizer_name optim_type optimiser opt"),
     ("betas", "adam_beta1 adam_beta2 beta1 beta2 adam_betas"),
     ("eps", "adam_epsilon adam_eps"),
@@ -78,7 +78,8 @@ _SAME = (
     ("report-to", "log_with use_wandb wandb wandb_project tensorboard swanlab use_swanlab"),
     ("packing", "sample_packing neat_packing eval_packing pack padding_free packing_strategy group_by_length"),
     ("memory-budget", "max_memory max_memory_mb memory memory_limit mem_limit gpu_memory_limit memory_budget"),
-    ("spill", "offload offload_dir offload_folder offload_folder_path offload_state_dict cpu_offload"),
+    ("ask", "sample_prompts eval_prompts validation_prompt validation_prompts"),
+    ("spill-dir spill", "offload offload_dir offload_folder offload_folder_path offload_state_dict cpu_offload"),
     ("threads", "num_threads n_threads nthreads cpu_threads"),
     ("device", "device_map use_cpu no_cuda cuda gpu gpus backend accelerator"),
     ("objective", "trainer stage method algorithm algo rl_type train_mode training_type training_method"),

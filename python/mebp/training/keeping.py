@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mebp import outputs
 from mebp.adapters.origin import Origin, discard_origin, write_origin
+from mebp.building.budget import binding_budget
 from mebp.expert_adapters import adapted_parameters, unreached
 from mebp.files import read_bytes
 from mebp.inspect import inspect
@@ -17,6 +18,7 @@ from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
 from mebp.training import state
+from mebp.training.defaults import CHOSEN, stored
 from mebp.training.model_card import discard_card, make_card, write_card
 from mebp.training.objectives.base import Objective
 from mebp.training.options import TrainingOptions
@@ -107,10 +109,13 @@ class Keeper:
 
     def _save_state_by(self, save: Callable[[Session, Path, dict], None]) -> None:
         if self._options.state:
-            budget = self.session.plan["budget_bytes"]  # which --resume keeps where it is to be chosen
+            planned = self.session.plan["budget_bytes"]
+            budget = binding_budget(self.session.path, planned)
             beside = {
-                "budget": budget,
+                "budget": budget,  # which --resume keeps where it is to be chosen
+                "chosen_budget": planned - budget,  # likewise, where nobody asked for it
                 "standing": self._standing.stored(),
+                CHOSEN: stored(self._options),
                 "model": self._began,
                 "objective": self._objective.saved(),
                 "reports": self.reports.keys if self.reports else {},
@@ -148,6 +153,16 @@ class Keeper:
         """The experts whose adapters no token has changed, in a few words."""
         description = inspect(self.session.path)
         return unreached(self.session.trainables(), description) if adapted_parameters(description) else None
+
+    @property
+    def result(self) -> Path | None:
+        """Where the adapter or model lies that is the best, or else the last; None where none was written."""
+        if self.folder is None or not self.has_result:
+            return None
+        best = self.folder / f"step-{self._standing.best_step}"
+        if self._options.keep == "all" and best.exists():
+            return best
+        return self._kept.get(f"the {self.what}", (0, self.folder))[1]
 
     @property
     def has_result(self) -> bool:

@@ -49,7 +49,18 @@ class Test:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-Entry = Record | Evaluation | Test
+@dataclass(frozen=True)
+class Answer:
+    """What the model said after a step."""
+
+    step: int
+    prompt: str
+    answer: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Entry = Record | Evaluation | Test | Answer
+ANSWERS = {"prompt": str, "answer": str}  # columns of a table that has them
 # Each column of a table with its type; an entry fills its own. Those of metrics follow, as an objective names them.
 _COLUMNS = {
     each.name: each.type for kind in (Record, Evaluation, Test) for each in fields(kind) if each.name != "metrics"
@@ -132,10 +143,13 @@ def _parse(path: Path, text: str) -> list[dict]:
     rows = csv.DictReader(text.splitlines())
     if rows.fieldnames is not None and list(rows.fieldnames)[: len(_COLUMNS)] != list(_COLUMNS):
         raise ValueError("the columns are others")
-    return [{name: _COLUMNS.get(name, float)(value) for name, value in row.items() if value} for row in rows]
+    kinds = _COLUMNS | ANSWERS
+    return [{name: kinds.get(name, float)(value) for name, value in row.items() if value} for row in rows]
 
 
 def _entry(line: dict) -> Entry:
+    if "prompt" in line:
+        return Answer(int(line["step"]), *(str(line.get(name, "")) for name in ANSWERS))
     kinds = {"eval_loss": Evaluation, "test_loss": Test}
     kind = next((kind for name, kind in kinds.items() if name in line), Record)
     metrics = {name: float(line[name]) for name in line if name not in _COLUMNS}
@@ -153,12 +167,13 @@ def _header(path: Path, metrics: Sequence[str]) -> str:
 def _line(path: Path, entry: Entry, metrics: Sequence[str]) -> str:
     values = numbers_of(entry) | {"step": entry.step}
     if path.suffix == _TABLE:
-        return _row(values.get(name, "") for name in [*_COLUMNS, *metrics])
+        texts = {name: " ".join(values[name].split()) for name in ANSWERS if name in values}  # a row is a line
+        return _row((values | texts).get(name, "") for name in [*_COLUMNS, *metrics])
     return json.dumps({"step": entry.step, **values}) + "\n"
 
 
 def numbers_of(entry: Entry) -> dict[str, float]:
-    """All numbers of an entry but its step, by name."""
+    """All numbers of an entry but its step, by name; of an answer, its texts."""
     plain = {name: value for name, value in vars(entry).items() if name not in ("step", "metrics")}
     return plain | dict(entry.metrics)
 

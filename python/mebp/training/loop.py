@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
@@ -14,21 +15,25 @@ from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
+from mebp.objective_traits import objectives
 from mebp.outputs import is_same
 from mebp.session import Session
-from mebp.split_options import CONNECTION, exposure, open_stream
+from mebp.split_options import exposure
 from mebp.tokenizer import Tokenizer
-from mebp.training import interrupts, state
+from mebp.training import defaults, interrupts, state
+from mebp.training.asking import Asking
+from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
 from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
-from mebp.training.log import Evaluation, Record, RunLog, Test, write_table
+from mebp.training.log import ANSWERS, Answer, Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
 from mebp.training.objectives import Measured, Objective, make_objective
+from mebp.training.opening import open_within_budget
 from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
-from mebp.training.schedule import learning_rate, warmup_notes
+from mebp.training.schedule import CONSTANT, learning_rate, schedule_notes, warmup_notes
 from mebp.training.standing import Standing
 from mebp.waiting import told_by
 from mebp.words import counted, say
@@ -44,10 +49,11 @@ class TrainingRun:
 
     records: list[Record]  # one for each step; of a resumed run that has a log, those before as well
     evaluations: list[Evaluation]
-    session: Session  # as the run left it
+    session: Session | None  # as the run left it; None where a model was planned and not compiled
     interrupted: bool  # by a signal, before its last step
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
+    kept: Path | None = None  # the folder of the adapter or model: of --keep all, of the best or the last
 
     @property
     def refreshes(self) -> tuple[int, int]:
@@ -63,16 +69,17 @@ def train(
     options: TrainingOptions,
     callback: Callback | None = None,
     progress: bool = True,
-    command: str | None = None,
+    command: Callable[[TrainingOptions], str] = command_of,
     began: Mapping[str, str] | None = None,
     origin: Origin | None = None,
 ) -> TrainingRun:
     """Runs to the end, to a signal or until `callback` returns True; saves state and adapter in every case.
 
     Raises mebp.Error where a step fails, as when the loss is not finite, and what `callback` raises; what was trained
-    before is saved. `command` is told in the model card; None for that of `options`. `began`: what the state keeps of
+    before is saved. `command` makes of the options what is told in the model card. `began`: what the state keeps of
     the model that the bundle is of. `origin`: what mebp.json has beside the adapter; None for the bundle alone.
     """
+    options = defaults.as_begun(options)
     check_installed(options.report_to)
     check_outputs(options)
     with ExitStack() as stack:
@@ -93,50 +100,6 @@ def train(
         return _Run(options, objective, before, pauses, command, began, origin).run(callback, progress)
 
 
-def _open_session(options: TrainingOptions, objective: Objective) -> Session:
-    return Session(
-        options.bundle,
-        device=options.device,
-        threads=options.threads,
-        optimizer=options.optimizer,
-        lr=options.lr,
-        weight_decay=options.weight_decay,
-        **options.optimizer_options,
-        clip=options.clip,
-        clip_recompute=options.clip_recompute,
-        return_gradients=False,
-        spill_folder=options.spill_dir,
-        profile=options.profile,
-        stream=open_stream(
-            options.bundle, in_flight=options.in_flight, **{name: getattr(options, name) for name in CONNECTION}
-        ),
-        **objective.session_options(),
-    )
-
-
-def _open_within_budget(options: TrainingOptions, objective: Objective) -> tuple[Session, int]:
-    """The session, and the peak that is planned for it."""
-    while True:
-        session = _open_session(options, objective)
-        planned = session.plan["planned_peak_bytes"] + objective.bytes_beside(session)
-        budget = session.plan["budget_bytes"]
-        if not budget or planned <= budget or not objective.saves_memory():
-            _check_budget(planned, budget)
-            return session, planned
-        del session
-
-
-def _check_budget(peak: int, budget: int) -> None:
-    """Another optimizer, accumulation, clipping or objective than was planned for may need more than was promised."""
-    if budget and peak > budget:
-        raise Error(
-            f"this run needs {peak / 1e6:.1f} MB, and the bundle was compiled for a budget of {budget / 1e6:.1f} MB; "
-            "leave out --accumulate, --in-flight, --momentum or --value-model own, give --clip-recompute or no --clip, "
-            "take --optimizer sgd or fewer --threads, or compile for it: mebpc has --accumulate, --clip, --objective, "
-            "--value-adapter and --threads, too"
-        )
-
-
 class _Run:
     def __init__(
         self,
@@ -144,11 +107,11 @@ class _Run:
         objective: Objective,
         before: int,
         pauses: interrupts.Pauses,
-        command: str | None,
+        command: Callable[[TrainingOptions], str],
         began: Mapping[str, str] | None,
         origin: Origin | None,
     ) -> None:
-        session, planned = _open_within_budget(options, objective)
+        session, planned = open_within_budget(options, objective)
         self.session = session
         session.check_space(options.state, options.adapter_out)
         if options.model_out:
@@ -156,29 +119,37 @@ class _Run:
                 f"--model-out {options.model_out}", "give --adapter-out; mebp merge makes a model of it"
             )
             session.model.check_space(options.model_out)
-        self.options, self.objective, self.pauses = options, objective, pauses
-        self.command, self.began = command or command_of(options), began
+        self.objective, self.pauses = objective, pauses
         self.origin = origin or Origin.of_bundle(options.bundle)
-        self.test_loss: float | None = None
+        self.asking = Asking(options, session)
         steps_per_epoch = objective.steps_per_epoch(session)
+        given = options
+        options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))
+        self.options, self.command, self.began = options, command(options), began
+        self.chosen = defaults.told(given, options, steps_per_epoch, objective.held_out)
+        self.test_loss: float | None = None
         self.total = options.total_steps(steps_per_epoch)
+        self.schedule, self.warmup = options.schedule or CONSTANT, options.warmup_steps(self.total)
         self.eval_every = options.eval_every or steps_per_epoch
         # The plan is of the runtime alone; this process holds Python, the tokenizer and the data as well.
-        self.planned_bytes = planned + max(0, before - session.plan["process_bytes"])
+        self.planned_bytes = planned + self._bytes_asking + max(0, before - session.plan["process_bytes"])
         self.description = {
             **objective.description(),  # before the data, which is read by them
+            "--val-split": options.val_split,
             "data": objective.digest,
             "--seed": options.seed,
             "--lr": options.lr,
             "--optimizer": session.optimizer,
             "--weight-decay": options.weight_decay,
             "--accumulate": options.accumulate,
-            "--schedule": options.schedule,
+            "--schedule": self.schedule,
             "--warmup": options.warmup,
+            "--warmup-ratio": options.warmup_ratio,
             "--adapter": options.adapter and adapter_digest(options.adapter),
         }
-        if options.schedule != "constant":
+        if self.schedule != CONSTANT or options.warmup_ratio:
             self.description["--steps"] = self.total  # the rates depend on it
+        self.columns = [*objective.metrics, *(ANSWERS if self.asking else ())]
         self.standing = Standing()
         self.told_writing = self.told_explosion = False
         self.spoiled = False  # a gradient that is not finite was applied, or a part of one
@@ -199,10 +170,11 @@ class _Run:
             load_adapter(self.session, options.adapter)
         first = self.session.steps
         self.was_finished = self._is_finished
+        self.duration = Duration(options, self.session, self.objective, self.total, self.eval_every)
         told = self.command, self.objective, self.origin, self.began
         self.keeper = Keeper(options, self.session, self.description, self.standing, *told)
         with (
-            make_reporter(self.total, self.planned_bytes, progress) as reporter,
+            make_reporter(self.total, self.planned_bytes, progress, self.objective.watched) as reporter,
             interrupts.watched() as self.interrupted,
             self._reports(stored, first, reporter) as reports,
         ):
@@ -215,7 +187,7 @@ class _Run:
             if options.log:
                 check_space(options.log.parent, _LOG_LINE_BYTES * (self.total - first), "the log")
             table = self.keeper.folder and self.keeper.folder / TABLE
-            log = RunLog(options.log, first, table, self.objective.metrics)
+            log = RunLog(options.log, first, table, self.columns)
             log.listeners.append(reports.write)
             self.keeper.reports = reports
             try:
@@ -230,7 +202,8 @@ class _Run:
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
             signal = self.interrupted.signal if cut else None
-            return TrainingRun(log.records, log.evaluations, self.session, cut, signal, self.test_loss)
+            found = cut, signal, self.test_loss, self.keeper.result
+            return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:
         """Until the end, a signal, or what the callback says."""
@@ -239,14 +212,17 @@ class _Run:
             self._evaluate_if_due(log, reporter)  # where the run was stopped before it
             if self._is_finished:
                 break
-            record = self._step(log, reporter)
+            with self.duration.timed():
+                record = self._step(log, reporter)
             if record is None:
                 break
+            for line in self.duration.measured():
+                reporter.say(line)
             stopped = callback is not None and bool(callback(record))
             self._evaluate_if_due(log, reporter)
             if self.session.steps % options.save_every == 0:
                 self.keeper.save_state()
-                if options.keep == "all" and not options.eval:
+                if options.keep == "all" and not self.objective.measures("eval"):
                     self.keeper.save_result()
             if self.pauses.is_asked and not (self._is_finished or stopped):
                 self._pause(reporter)
@@ -282,7 +258,7 @@ class _Run:
     def _step(self, log: RunLog, reporter: Reporter) -> Record | None:
         """None where a signal came before the step had changed anything."""
         options, step = self.options, self.session.steps
-        rate = learning_rate(step, self.total, options.lr, options.schedule, options.warmup)
+        rate = learning_rate(step, self.total, options.lr, self.schedule, self.warmup)
         self.session.set_learning_rate(rate)
         try:
             done = self.objective.step(self.session, step)
@@ -322,22 +298,42 @@ class _Run:
             f"(ln {self.session.vocabulary:,}); start over with a lower --lr or with --clip"
         )
 
+    @property
+    def _bytes_asking(self) -> int:
+        counted = objectives()[self.options.objective].writes  # what writes has that memory in any case
+        return 0 if counted else self.asking.bytes
+
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter) -> None:
         step = self.session.steps
         due = step > 0 and (step % self.eval_every == 0 or step == self.total)
-        if not self.objective.measures("eval") or not due or self.standing.evaluated == step:
+        if not due or self.standing.evaluated == step:
             return
+        if self.objective.measures("eval"):
+            self._evaluate(step, log, reporter)
+        elif self.asking:
+            self.standing.evaluated = step
+            self._ask(step, log, reporter)
+
+    def _ask(self, step: int, log: RunLog, reporter: Reporter) -> None:
+        with reporter.busy("answering"):
+            for prompt, answer in self.asking.answers(stop=lambda: self.interrupted.pressed):
+                log.add(Answer(step, prompt, answer))
+                reporter.say(f"step {step}/{self.total}  {' '.join(prompt.split())}")
+                reporter.say(f"  {' '.join(answer.split()) or '(an empty answer)'}")
+
+    def _evaluate(self, step: int, log: RunLog, reporter: Reporter) -> None:
         try:
             with reporter.busy("evaluating"):
                 found = self.objective.measure(self.session, "eval", stop=lambda: self.interrupted.pressed)
         except Error as error:
             self.failed = True
-            raise Error(f"{self.options.eval} after step {step}: {error}") from error
+            raise Error(f"{self.options.eval or 'what is held out'} after step {step}: {error}") from error
         if found is None:
             return
         log.add(Evaluation(step, found.loss, found.metrics))
         is_best = self.standing.evaluate(step, found.loss)
         reporter.say(f"step {step}/{self.total}  eval loss {self._told(found)}")
+        self._ask(step, log, reporter)
         if self.options.keep == "all" or (self.options.keep == "best" and is_best):
             self.keeper.save_result(is_best)
         if self._has_lost_patience and step < self.total:
@@ -366,17 +362,21 @@ class _Run:
             f"{options.bundle}: {start}, {session.optimizer} at lr {options.lr:g}, {session.kernels} kernels; "
             f"{told(options.data)}: {self.objective.summary(session)}"
         )
-        for note in chain(warmup_notes(self.total, options.lr, options.warmup), self.objective.begin(session)):
+        notes = [] if resumed else [*self.chosen, *schedule_notes(self.total, options.schedule)]
+        notes += warmup_notes(self.total, options.lr, options.warmup)
+        for note in chain(notes, self.objective.begin(session)):
             reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
         compiled = session.plan["peak_bytes"]
-        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session)
+        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session) + self._bytes_asking
         how = "as compiled" if planned == compiled else f"with these options ({compiled / 1e6:.1f} MB as compiled)"
         beside = (self.planned_bytes - planned) / 1e6
         reporter.say(
             f"planned peak: {planned / 1e6:.1f} MB {how}, and about {beside:.0f} MB of Python, tokenizer and data"
         )
+        for line in self.duration.predicted():
+            reporter.say(line)
         if not self.keeper.folder:
             full = not session.model.is_adapted
             option, what = ("--model-out", "model") if full else ("--adapter-out", "adapter")
@@ -476,15 +476,15 @@ class _Run:
         if self.keeper.has_result:
             table, picture = self.keeper.folder / TABLE, self.keeper.folder / PICTURE
             if options.log is None or not is_same(options.log, table):
-                write_table(log.entries, table, self.objective.metrics)
+                write_table(log.entries, table, self.columns)
             pictures += [picture] if options.plot is None or not is_same(options.plot, picture) else []
         if not (log.records and pictures):
             return
-        from mebp.training.plot import Curve, plot_run  # matplotlib costs a second and 50 MB
+        from mebp.training.plot import curves_of, plot_run  # matplotlib costs a second and 50 MB
 
-        curve = Curve(*self.objective.curve)
+        curves = curves_of(self.objective.curve, self.objective.watched)
         title = f"{options.bundle.name} on {', '.join(names_of(options.data))}"
         for picture in pictures:
-            plot_run(log.records, log.evaluations, picture, title, curve)
-        name = curve.metric or "loss"
+            plot_run(log.records, log.evaluations, picture, title, curves)
+        name = curves[0].metric or "loss"
         reporter.say(f"{name} curve: {', '.join(map(str, pictures))}")

@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 
 from mebp.compile_options import refuse_of_mebpc
 from mebp.data.columns import Columns
+from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
 from mebp.errors import Error
 from mebp.files import user_path
@@ -64,15 +65,18 @@ class TrainingOptions:
     clip_recompute: bool = False
     accumulate: int = 1
     packing: bool | None = None
-    schedule: str = "constant"
+    schedule: str | None = None  # None for a constant one
     warmup: int = 0
+    warmup_ratio: float | None = None
     eval: Path | None = None  # a Source that stands for it
+    val_split: float | None = None
     eval_every: int | None = None
+    ask: list | None = None  # texts, and files of prompts
     test: Path | None = None  # likewise
     adapter: Path | None = None
     adapter_out: Path | None = None
     model_out: Path | None = None
-    keep: str = "last"
+    keep: str | None = None  # None for the last
     patience: int | None = None
     state: Path | None = None
     save_every: int = 50
@@ -83,6 +87,7 @@ class TrainingOptions:
     plot: Path | None = None
     report_to: str | None = None
     spill_dir: Path | None = None
+    plan_only: bool = False
     profile: Path | None = None
     threads: int | None = None
     device: str = "cpu"
@@ -111,11 +116,11 @@ class TrainingOptions:
     def _check_names(self) -> None:
         if self.task is not None and self.task not in TASKS:
             raise Error(f"--task is '{self.task}'; choose {listed(TASKS)}")
-        if self.schedule not in SCHEDULES:
+        if self.schedule is not None and self.schedule not in SCHEDULES:
             raise Error(f"--schedule is '{self.schedule}'; choose {', '.join(SCHEDULES)}")
         if self.pause_on is not None and self.pause_on not in PAUSING:
             raise Error(f"--pause-on is '{self.pause_on}'; choose {' or '.join(PAUSING)}")
-        if self.keep not in ADAPTERS:
+        if self.keep is not None and self.keep not in ADAPTERS:
             raise Error(f"--keep is '{self.keep}'; choose {', '.join(ADAPTERS)}")
         if self.report_to is not None:
             programs(self.report_to)
@@ -130,6 +135,10 @@ class TrainingOptions:
                 raise Error(f"--{name} is {getattr(self, name)}; give at least 0")
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
+        if self.warmup_ratio is not None and not 0 <= self.warmup_ratio < 1:
+            raise Error(f"--warmup-ratio is {self.warmup_ratio:g}; give a share of the steps, such as 0.03")
+        if self.val_split is not None and not 0 < self.val_split < 1:
+            raise Error(f"--val-split is {self.val_split:g}; give a share of the samples, such as 0.05")
         if self.mask_probability is not None and not 0 < self.mask_probability <= 1:
             raise Error(f"--mask-probability is {self.mask_probability:g}; give a number above 0 and up to 1")
         if self.reward_timeout is not None and not (math.isfinite(self.reward_timeout) and self.reward_timeout >= 0):
@@ -165,6 +174,15 @@ class TrainingOptions:
     def _check_together(self) -> None:
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
+        if self.warmup and self.warmup_ratio is not None:
+            raise Error("--warmup and --warmup-ratio cannot be used together; give one")
+        if self.val_split is not None and self.eval is not None:
+            raise Error("--val-split and --eval cannot be used together: each says what to measure on; give one")
+        if self.val_split is not None and not self.may_hold_out:
+            raise Error(
+                "--val-split holds samples of text or with classes out; give --eval FILE, which any objective and task "
+                "can measure on"
+            )
         if self.clip_recompute and self.clip is None:
             raise Error("--clip-recompute says how to clip; give --clip X, too")
         if self.in_flight > self.accumulate:
@@ -172,6 +190,10 @@ class TrainingOptions:
                 f"--in-flight {self.in_flight} is more than the {self.accumulate} of --accumulate, which are all "
                 "batches of a step; give at most as many"
             )
+        if self.ask and self.task not in (None, CAUSAL):
+            raise Error(f"--ask is for models that write text; leave it or --task {self.task} out")
+        if self.ask and self.connect:
+            raise Error("--ask and --connect cannot be used together: a device's half writes no text; leave one out")
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
         if self.pause_on and self.state is None:
@@ -184,12 +206,13 @@ class TrainingOptions:
             raise Error(
                 "--adapter-out and --model-out cannot be used together: a bundle trains one or the other; give one"
             )
-        if self.keep != "last" and self.adapter_out is None and self.model_out is None:
+        if self.keep not in (None, "last") and self.adapter_out is None and self.model_out is None:
             raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go, or --model-out DIR")
         needing = {"--eval-every": self.eval_every, "--patience": self.patience, "--keep best": self.keep == "best"}
         for option, value in needing.items():
-            if value and self.eval is None:
-                raise Error(f"{option} needs --eval FILE, the data to measure the loss on")
+            asks = option == "--eval-every" and self.ask
+            if value and self.eval is None and self.val_split is None and not self.chooses_length and not asks:
+                raise Error(f"{option} needs --eval FILE, the data to measure the loss on, or --val-split X")
 
     @property
     def measured(self) -> dict[str, Source]:
@@ -197,9 +220,28 @@ class TrainingOptions:
         found = {name: getattr(self, name) for name in MEASURED}
         return {name: source for name, source in found.items() if source is not None}
 
+    @property
+    def may_hold_out(self) -> bool:
+        """Whether it trains on samples of which some can be kept for measuring."""
+        return self.objective == SFT and self.task != FILL_MASK
+
+    @property
+    def chooses_length(self) -> bool:
+        """Whether the run itself chooses its length, what is held out and which step is kept (defaults.py)."""
+        return self.steps is None and self.epochs is None and self.may_hold_out
+
+    @property
+    def hold_out(self) -> HoldOut | None:
+        if self.val_split is not None:
+            return HoldOut(self.val_split, self.seed)
+        return HoldOut(SHARE, self.seed, FROM) if self.chooses_length and self.eval is None else None
+
     def total_steps(self, steps_per_epoch: int) -> int:
-        """By default one epoch."""
+        """Of a run that does not choose its length, by default one epoch."""
         return self.steps if self.steps is not None else (self.epochs or 1) * steps_per_epoch
+
+    def warmup_steps(self, total: int) -> int:
+        return self.warmup if self.warmup_ratio is None else math.ceil(self.warmup_ratio * total)
 
 
 def option_kinds() -> dict[str, type]:

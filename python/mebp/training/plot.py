@@ -3,7 +3,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,14 @@ def _quietly() -> Iterator[None]:
 
 
 with _quietly():
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MANY_STEPS = 200  # of which single dots would be a blot
 _TRAINING, _EVALUATION = "tab:blue", "tab:orange"
+
+
+_RATE = "lr"
 
 
 @dataclass(frozen=True)
@@ -46,35 +50,73 @@ class Curve:
 
     def of(self, entry: Record | Evaluation) -> float | None:
         """None where it has none."""
+        if self.metric == _RATE:
+            return getattr(entry, _RATE, None)
         if self.metric is None:
             return entry.eval_loss if isinstance(entry, Evaluation) else entry.loss
         return entry.metrics.get(self.metric)
 
 
+def curves_of(first: Sequence[str], watched: Mapping[str, str]) -> list[Curve]:
+    """What is looked at most, as Curve takes it, then what else is watched, by its words, and the learning rate."""
+    main = Curve(*first)
+    others = [Curve(word, metric) for word, metric in watched.items() if metric != main.metric]
+    return [main, *others, Curve("learning rate", _RATE)]
+
+
 def plot_run(
-    records: Sequence[Record], evaluations: Sequence[Evaluation], path: Path, title: str, curve: Curve | None = None
+    records: Sequence[Record],
+    evaluations: Sequence[Evaluation],
+    path: Path,
+    title: str,
+    curves: Sequence[Curve] = (Curve(), Curve("learning rate", _RATE)),
 ) -> None:
-    """Each step's value, its running mean over about a tenth of the run (each step saw other text), and that of other
-    data."""
-    curve = curve or Curve()
+    """Of each curve a panel, the first the largest: each step's value, its running mean over about a tenth of the run
+    (each step saw other text), and that of other data."""
+    below = len(curves) - 1
+    # without pyplot, whose backend is the notebook's
+    figure = Figure(figsize=(8, 4.5 + 1.4 * below), layout="constrained")
+    panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=[3.2] + [1] * below, squeeze=False)[:, 0]
+    for curve, axes in zip(curves, panels, strict=True):
+        _draw(curve, records, evaluations, axes)
+        axes.tick_params(labelsize=11)
+        axes.grid(axis="y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    if panels[0].get_legend_handles_labels()[1] != ["each step"]:
+        panels[0].legend(frameon=False, fontsize=12)
+    panels[0].set_title(title, loc="left", fontsize=14, parse_math=False)  # a $ in a name is a $
+    panels[-1].set_xlabel("step", fontsize=12)
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    figure.align_ylabels(panels)
+    advice = "choose another --plot"
+    unwritable = translate_errors(f"{path}: cannot be written", advice, ValueError)
+    with unwritable, replaced_file(path, advice) as unfinished, _quietly():  # whose ending says which kind of picture
+        figure.savefig(unfinished, dpi=150, **_marked(path))
+
+
+def _draw(curve: Curve, records: Sequence[Record], evaluations: Sequence[Evaluation], axes: Axes) -> None:
     steps = np.array([record.step for record in records])
-    losses = np.array([np.nan if curve.of(record) is None else curve.of(record) for record in records])
+    values = np.array([np.nan if curve.of(record) is None else curve.of(record) for record in records])
+    axes.set_ylabel(curve.label, fontsize=12)
+    if curve.metric == _RATE:
+        axes.plot(steps, values, color=_TRAINING, linewidth=2)
+        axes.set_ylim(bottom=0)
+        axes.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
+        return
     evaluations = [evaluation for evaluation in evaluations if curve.of(evaluation) is not None]
-    figure = Figure(figsize=(8, 4.5), layout="constrained")  # without pyplot, whose backend is the notebook's
-    axes = figure.subplots()
-    window = max(1, len(losses) // 10)
+    window = max(1, len(values) // 10)
     smooth = window > 1
     axes.plot(
         steps,
-        losses,
+        values,
         color=_TRAINING,
         alpha=0.3 if smooth else 1.0,
         linewidth=1,
-        marker="." if len(losses) < _MANY_STEPS else None,
+        marker="." if len(values) < _MANY_STEPS else None,
         label="each step",
     )
     if smooth:
-        means = np.convolve(losses, np.ones(window) / window, mode="valid")
+        means = np.convolve(values, np.ones(window) / window, mode="valid")
         middles = (steps[window - 1 :] + steps[: len(means)]) / 2
         axes.plot(middles, means, color=_TRAINING, linewidth=2.5, label=f"mean of {window} steps")
     if evaluations:
@@ -87,19 +129,6 @@ def plot_run(
             markersize=6,
             label="evaluation",
         )
-    if smooth or evaluations:
-        axes.legend(frameon=False, fontsize=12)
-    axes.set_title(title, loc="left", fontsize=14, parse_math=False)  # a $ in a name is a $
-    axes.set_xlabel("step", fontsize=12)
-    axes.set_ylabel(curve.label, fontsize=12)
-    axes.tick_params(labelsize=11)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    advice = "choose another --plot"
-    unwritable = translate_errors(f"{path}: cannot be written", advice, ValueError)
-    with unwritable, replaced_file(path, advice) as unfinished, _quietly():  # whose ending says which kind of picture
-        figure.savefig(unfinished, dpi=150, **_marked(path))
 
 
 def _marked(path: Path) -> dict:

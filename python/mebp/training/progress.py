@@ -3,8 +3,9 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import MappingProxyType
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -16,7 +17,9 @@ from mebp.words import printable
 
 _PLAIN_LINES = 50  # about so many, however long the run
 _WIDE = 116  # columns; a narrower terminal has no room for every word
-_BAR_WIDTHS = 8, 32
+_BAR_WIDTHS = 8, 22
+_AROUND = 16  # spaces between columns, and "00:00:00 left"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class _Console(Console):
@@ -48,16 +51,23 @@ class Reporter(Protocol):
         """A step has been made, with `seen` tokens, those included whose labels do not count."""
 
 
-def make_reporter(total: int, planned_bytes: int, shown: bool) -> Reporter:
+def make_reporter(total: int, planned_bytes: int, shown: bool, watched: Mapping[str, str] = NOTHING) -> Reporter:
+    """watched: metrics that a step shows beside its loss, by their words."""
     if not shown:
         return SilentReporter()
     console = _Console(highlight=False, soft_wrap=True)
     kind = BarReporter if console.is_terminal else LineReporter
-    return kind(console, total, planned_bytes)
+    return kind(console, total, planned_bytes, watched)
 
 
-def _figures(record: Record, seen: int) -> str:
-    return f"loss {record.loss:.4f}  {seen / max(record.seconds, 1e-9):,.0f} tokens/s"
+def _learned(record: Record, watched: Mapping[str, str]) -> list[str]:
+    """How it goes: what is worth showing first."""
+    metrics = [f"{word} {record.metrics[name]:.3g}" for word, name in watched.items() if name in record.metrics]
+    return [f"loss {record.loss:.4f}", *metrics, f"lr {record.lr:.3g}"]
+
+
+def _speed(record: Record, seen: int) -> str:
+    return f"{seen / max(record.seconds, 1e-9):,.0f} tokens/s"
 
 
 def _memory(record: Record, planned_bytes: int) -> str:
@@ -83,10 +93,10 @@ class SilentReporter:
 
 
 class BarReporter:
-    def __init__(self, console: Console, total: int, planned_bytes: int) -> None:
-        self._planned_bytes = planned_bytes
-        wide = console.width >= _WIDE
-        self._planned = " planned" if wide else ""
+    def __init__(self, console: Console, total: int, planned_bytes: int, watched: Mapping[str, str] = NOTHING) -> None:
+        self._planned_bytes, self._watched = planned_bytes, watched
+        wide = console.width >= _WIDE and not watched
+        self._room = console.width - _BAR_WIDTHS[wide] - len(f"step {total}/{total}") - _AROUND
         self._bar = Progress(
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(bar_width=_BAR_WIDTHS[wide]),
@@ -116,13 +126,18 @@ class BarReporter:
         self._bar.update(self._task, text=shown)
 
     def step(self, record: Record, seen: int) -> None:
-        text = f"{_figures(record, seen)}  {_memory(record, self._planned_bytes)}{self._planned}"
+        learned, memory = _learned(record, self._watched), _memory(record, self._planned_bytes)
+        speed = _speed(record, seen)
+        forms = [[*learned, speed, f"{memory} planned"], [*learned, speed, memory], [*learned, memory], learned]
+        texts = list(map("  ".join, forms))
+        text = next((text for text in texts if len(text) <= self._room), texts[-1])
         self._bar.update(self._task, completed=record.step, text=text)
 
 
 class LineReporter:
-    def __init__(self, console: Console, total: int, planned_bytes: int) -> None:
+    def __init__(self, console: Console, total: int, planned_bytes: int, watched: Mapping[str, str] = NOTHING) -> None:
         self._console, self._total, self._planned_bytes = console, total, planned_bytes
+        self._watched = watched
         self._every = -(-total // _PLAIN_LINES)
 
     def __enter__(self) -> Self:
@@ -140,4 +155,5 @@ class LineReporter:
     def step(self, record: Record, seen: int) -> None:
         if record.step == 1 or record.step % self._every == 0 or record.step == self._total:
             memory = _memory(record, self._planned_bytes)
-            self.say(f"step {record.step}/{self._total}  {_figures(record, seen)}  memory {memory} planned")
+            figures = "  ".join([*_learned(record, self._watched), _speed(record, seen)])
+            self.say(f"step {record.step}/{self._total}  {figures}  memory {memory} planned")

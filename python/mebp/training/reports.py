@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mebp.errors import Error, reason, translate_errors
-from mebp.training.log import Entry, Evaluation, Record, Test, numbers_of
+from mebp.training.log import Answer, Entry, Evaluation, Record, Test, numbers_of
 
 _PREFIXES = {Record: "train", Evaluation: "eval", Test: "test"}
 _NAMES = {"eval_loss": "loss", "test_loss": "loss", "lr": "learning_rate"}  # as transformers' Trainer has them
@@ -112,6 +112,8 @@ class Reports:
         self._opened, self._say = opened, say
 
     def write(self, entry: Entry) -> None:
+        if isinstance(entry, Answer):  # which is no figure
+            return
         for name, report in list(self._opened.items()):
             try:
                 report.write(entry)

@@ -2,36 +2,47 @@
 """A run as it is asked for, by the names of the command line: of a bundle, or of a model that becomes one first."""
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
-from mebp.adapters.origin import Origin
-from mebp.building import Builder, Trained, is_bundle
-from mebp.compile_options import AUTO, SPILLS, CompileOptions, compile_option_kinds, flag
+from mebp.adapters.origin import Origin, is_known
+from mebp.building import Builder, Built, Trained, is_bundle
+from mebp.building.budget import QUARTER, size_text
+from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
+from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
 from mebp.files import user_path
+from mebp.inspect import inspect
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
+from mebp.training.asking import bytes_of_answers, tokens_of_asking
 from mebp.training.interrupts import ended_by_signals
+from mebp.training.keeping import adapter_digest
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
 from mebp.training.objective_options import needed_options, objective_kinds
 from mebp.training.objectives import class_of
 from mebp.training.options import MEASURED, TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
+from mebp.training.planning import plan
 from mebp.training.reports import check_installed
 from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
 from mebp.words import listed, say
+
+Made = TypeVar("Made")
 
 _REQUIRED = {"bundle": "MODEL or NAME.mebp", "data": "--data FILE"}
 
@@ -81,19 +92,62 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
+        if self.training.plan_only:
+            return self._plan(progress)
         check_installed(self.training.report_to)
+        self._check_kind()
         check_outputs(self.training)  # before what takes minutes
         for source in self._sources() if progress else ():
             if source.hub and source.hub.note:
                 say(source.hub.note)
         bundle, model, origin = self._bundle(progress)
-        asked = command_of(replace(self.training, bundle=Path(model)), self.compiling.given())
+
+        def asked(options: TrainingOptions) -> str:
+            return command_of(replace(options, bundle=Path(model)), self.compiling.given())
+
         began = {ASKED: str(self.training.bundle), EXACT: model, **self._hub_data()}
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
-            verb, asks = ("eval", "--data FILE") if run.session.task != CAUSAL else ("generate", '--prompt "..."')
-            say(f"next: mebp {verb} {bundle} --adapter {self.training.adapter_out} {asks}")
+            say(f"next: {self._next(run)}")
         return run
+
+    def _check_kind(self) -> None:
+        """Raises mebp.Error where what is read or written does not go with what a model trains."""
+        training, full = self.training, self.compiling.train == "full"
+        if is_bundle(training.bundle):
+            return
+        if training.model_out and not full:
+            raise Error(
+                f"--model-out {training.model_out}: an adapter is trained, and no weights of the model; give --train "
+                "full, or --adapter-out"
+            )
+        for option, path in {"--adapter-out": training.adapter_out, "--adapter": training.adapter}.items():
+            if path and full:
+                raise Error(f"{option} {path}: --train full has no adapter; leave it out, and give --model-out")
+        if training.adapter:
+            adapter_digest(training.adapter)
+        if training.spill_dir and not training.spill_dir.is_dir():
+            raise Error(f"--spill-dir {training.spill_dir}: is not a folder; choose one on a disk")
+
+    def _plan(self, progress: bool) -> TrainingRun:
+        """Shows it: a bundle's, or that which mebpc makes for a model, whose weights are then not looked at."""
+        if is_bundle(self.training.bundle):
+            return TrainingRun([], [], plan(self.training, progress), interrupted=False)
+        say_if = say if progress else _silent
+        say_if(self._build(progress, Builder.plan))
+        return TrainingRun([], [], None, interrupted=False)
+
+    def _next(self, run: TrainingRun) -> str:
+        """A command that uses what was trained."""
+        training = self.training
+        adapter = run.kept or training.adapter_out
+        base = [] if is_known(adapter) else ["--base", str(training.bundle)]
+        if run.session.task == CAUSAL:
+            chat = ["--chat"] if has_conversations(training.data[0]) else []
+            return shlex.join(["mebp", "generate", str(adapter), *base, *chat, "--prompt"]) + ' "..."'
+        data = training.eval or training.data[0]
+        columns = ["--columns", training.columns] if training.columns else []
+        return shlex.join(["mebp", "eval", str(adapter), *base, "--data", replace(data, share=None).asked, *columns])
 
     def _sources(self) -> list[Source]:
         return [*self.training.data, *self.training.measured.values()]
@@ -106,9 +160,17 @@ class Request:
 
     def _bundle(self, progress: bool) -> tuple[Path, str, Origin]:
         """And what names the same model whenever it is asked for, and how it was made."""
+        asked = self.training.bundle
+        if is_bundle(asked):
+            if lacking := _lacking_to_answer(self.training, asked):
+                raise lacking.refusal()
+            return asked, str(asked), Origin.of_bundle(asked)
+        built = self._build(progress, self._build_with_room)
+        return built.bundle, built.model, Origin.of_built(built, str(asked))
+
+    def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
+        """What a method of Builder makes of the model."""
         training = self.training
-        if is_bundle(training.bundle):
-            return training.bundle, str(training.bundle), Origin.of_bundle(training.bundle)
         if training.optimizer:
             takes_losses(training.optimizer)  # refuses one that is not there
         objective = class_of(training)
@@ -121,7 +183,7 @@ class Request:
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
-        if self.compiling.memory_budget == AUTO:
+        if self.compiling.memory_budget in (AUTO, NONE):
             del given["memory_budget"]
         try:
             check_options(CompileOptions.named_by_mebpc(given | also))  # likewise, as mebpc would after the export
@@ -138,14 +200,29 @@ class Request:
             objective.packs(training),
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
+            self._usual_budget(),
+            (lambda tokenizer: tokens_of_asking(training, tokenizer)) if training.ask else None,
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
             tell = stage = _silent
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
-            built = Builder(tell, stage).build(self._model(tell), trained, self._compiling(tell), also)
-        return built.bundle, built.model, Origin.of_built(built, str(training.bundle))
+            return make(Builder(tell, stage), self._model(tell), trained, self._compiling(tell), also)
+
+    def _build_with_room(
+        self, builder: Builder, model: str, trained: Trained, compiling: CompileOptions, also: Mapping[str, object]
+    ) -> Built:
+        """As Builder.build; where a budget is to hold what --ask takes as well, with less of it for training."""
+        built = builder.build(model, trained, compiling, also)
+        lacking = _lacking_to_answer(self.training, built.bundle)
+        if not lacking:
+            return built
+        builder.say(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
+        try:
+            return builder.build(model, trained, replace(compiling, memory_budget=lacking.rest), also)
+        except Error as error:
+            raise lacking.refusal(str(error)) from None
 
     def _model(self, tell: Callable[[str], None]) -> str:
         """Of the hub at the commit that the run began with, where it goes on: a branch may be at another by now."""
@@ -169,8 +246,18 @@ class Request:
         budget = saved_with(self.training.state).get("budget")
         if type(budget) is not int or budget <= 0:
             return self.compiling
-        tell(f"--memory-budget {budget / 1e6:.0f}MB: as this run began")
-        return replace(self.compiling, memory_budget=f"{budget}B")
+        tell(f"--memory-budget {size_text(budget)}: as this run began")
+        return replace(self.compiling, memory_budget=size_text(budget))
+
+    def _usual_budget(self) -> str:
+        """Of Trained: the one that the run began with, where it goes on, or what the user's settings say."""
+        if self.compiling.memory_budget is not None:
+            return NONE
+        began = saved_with(self.training.state) if self.training.resume else {}
+        if began:  # an older build's has none
+            chosen = began.get("chosen_budget")
+            return size_text(chosen) if type(chosen) is int and chosen > 0 else NONE
+        return os.environ.get("MEBP_MEMORY_BUDGET") or QUARTER
 
 
 def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:
@@ -228,6 +315,42 @@ def _with_spill_dir(given: Mapping[str, object]) -> Mapping[str, object]:
     if folder is not None:
         raise Error(f"--spill {spill} and --spill-dir {folder} are both folders; leave one of them out")
     return {name: value for name, value in given.items() if name != "spill"} | {"spill_dir": user_path(spill)}
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What a bundle's budget has too little for answers."""
+
+    budget: int
+    peak: int
+    beside: int
+
+    @property
+    def rest(self) -> str:
+        return f"{max(1, self.budget - self.beside)}B"
+
+    def refusal(self, least: str = "") -> Error:
+        """least: what mebpc says of the rest, where it has tried."""
+        found = _NEEDED.search(least)
+        if least and not found:
+            return Error(least)
+        peak = float(found[1]) * 1e6 if found else self.peak
+        return Error(
+            f"--ask: answers take {self.beside / 1e6:.1f} MB and training {peak / 1e6:.1f} MB, and the budget is "
+            f"{self.budget / 1e6:.1f} MB, so {(self.beside + peak - self.budget) / 1e6:.1f} MB are lacking; give a "
+            "larger --memory-budget, a shorter --generate-len, or leave --ask out"
+        )
+
+
+_NEEDED = re.compile(r"needs at least ([0-9.]+) MB")
+
+
+def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | None:
+    if not training.ask or objectives()[training.objective].writes:
+        return None
+    plan = inspect(bundle)["plan"]
+    found = _Lacking(plan["budget_bytes"], plan["peak_bytes"], bytes_of_answers(plan))
+    return found if found.budget and found.peak + found.beside > found.budget else None
 
 
 def _silent(line: str) -> None:

@@ -5,7 +5,9 @@ import math
 
 from mebp.words import counted
 
-SCHEDULES = ("constant", "linear", "cosine")
+CONSTANT = "constant"
+SCHEDULES = (CONSTANT, "linear", "cosine")
+_MANY = 100  # steps
 
 
 def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: int) -> float:
@@ -13,7 +15,7 @@ def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: int
     would reach 0 just after the last step."""
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    if schedule == "constant":
+    if schedule == CONSTANT:
         return peak
     progress = (step - warmup) / max(1, total - warmup)
     return peak * (1 - progress if schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))
@@ -24,3 +26,11 @@ def warmup_notes(total: int, peak: float, warmup: int) -> list[str]:
     if warmup < total:
         return []
     return [f"--warmup {warmup}: the run has {counted(total, 'step')}, so the learning rate never reaches {peak:g}"]
+
+
+def schedule_notes(total: int, schedule: str | None) -> list[str]:
+    """What is to be said of a long run that was given none."""
+    if schedule is not None or total <= _MANY:
+        return []
+    return [f"the learning rate stays as it is over {total:,} steps; most recipes use "
+            "--schedule linear --warmup-ratio 0.03"]  # fmt: skip

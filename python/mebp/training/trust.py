@@ -29,9 +29,9 @@ _NAMES = {
     # it runs.
     Mark.PLAIN: """
         bundle data task mask_probability objective reference reward_timeout rollouts steps epochs lr seed optimizer
-        weight_decay clip clip_recompute accumulate packing schedule warmup eval eval_every test adapter adapter_out
-        columns model_out keep patience state save_every pause_on log plot spill_dir profile threads device retry_for
-        in_flight
+        weight_decay clip clip_recompute accumulate packing schedule warmup warmup_ratio eval eval_every val_split ask
+        test adapter adapter_out columns model_out keep patience state save_every pause_on log plot spill_dir profile
+        threads device retry_for in_flight
 
         betas eps momentum perturbation galore_scale galore_update_interval galore_refresh galore_cos_threshold
 
@@ -45,7 +45,7 @@ _NAMES = {
         seq_len batch generate_len precision weights embedding_weights train train_targets lora_rank lora_alpha
         lora_targets adapter_kind rank_down rank_up share_a split_layers galore_rank router_aux_loss_coef memory_budget
         weights_for random_weights adapter_seed wire value_head entropy_bonus chunk_size checkpoint_spacing loss_rows
-        loss_columns spill resident_limit rates
+        loss_columns spill resident_limit rates plan_only
     """,
 }
 MARKS = {name: mark for mark, names in _NAMES.items() for name in names.split()}

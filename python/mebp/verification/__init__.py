@@ -19,7 +19,7 @@ from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.extras import need_packages
 from mebp.files import user_path
-from mebp.numbers import whole_number
+from mebp.numbers import checked, whole_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 
+@checked
 def verify(
     bundle: str | os.PathLike[str],
     reference: str | os.PathLike[str] | None = None,

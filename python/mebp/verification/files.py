@@ -5,8 +5,10 @@ import os
 
 from mebp.extension import load_runtime
 from mebp.files import user_path
+from mebp.numbers import checked
 
 
+@checked
 def verify_files(bundle: str | os.PathLike[str]) -> int:
     """Reads every weight and compares all of them with the checksum in the bundle's program.
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from mebp.compile_options import flag
 from mebp.data.sources import Source
@@ -33,6 +34,7 @@ class Measured:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+FORWARD = 1 / 3  # of a step's time: beside it are what is recomputed, and the backward pass
 ANY_LENGTH = 1 << 40  # tokens, for reading data that no bundle holds to its length
 
 
@@ -56,8 +58,10 @@ class Objective(ABC):
 
     metrics: Sequence[str] = ()  # what is logged of a step beside its loss, by name
     has_perplexity = False  # whether exp(loss) says anything
+    watched: Mapping[str, str] = MappingProxyType({})  # metrics that a terminal and the picture show, by their words
     curve: tuple[str, ...] = ("loss",)  # what a picture draws: its label and, if it is not the loss, its metric
     digest: str  # of what is trained on
+    held_out = ""  # what of the data is measured on instead, in a few words
     notes: Sequence[str] = ()  # on the data, a line each
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
     cuts_samples, pairs_up_to = False, 0
@@ -130,6 +134,20 @@ class Objective(ABC):
     def step(self, session: Session, number: int) -> Step | None:
         """The step after `number` others; None where `stop()` became true before anything was changed. Raises
         mebp.Error where it fails."""
+
+    step_is_planned = False  # whether the plan predicts a step's time
+
+    def work(self, session: Session, number: int) -> float:
+        """How much a step has to do, beside mean_work."""
+        return 1.0
+
+    def mean_work(self, session: Session) -> float:
+        """Of an epoch's steps; of one that the plan is of, in tokens."""
+        return 1.0
+
+    def steps_of_evaluation(self, session: Session) -> float:
+        """How many mean steps an evaluation takes as long as, about."""
+        return 0.0
 
     def measures(self, which: str) -> bool:
         """Whether there is data of that name, "eval" or "test"."""

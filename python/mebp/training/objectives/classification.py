@@ -9,7 +9,7 @@ import numpy as np
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.classes import Label, check_several, choose_classes, classified_lengths, load_classified, read_classified
-from mebp.data.loading import mix_datasets
+from mebp.data.loading import mix_datasets, split_datasets
 from mebp.data.sources import Source, told
 from mebp.data.token_classes import load_tagged, read_tagged, tagged_lengths
 from mebp.errors import Error
@@ -54,12 +54,16 @@ class Classification(OfRows):
             raise Error("--packing is for text; a classifier's rows are a sample each, so leave it out")
         self._classes = inspect(options.bundle)["model"]["classes"]
         parts = [self.load(source, tokenizer, length, self._classes) for source in options.data]
-        self.data = mix_datasets(options.data, parts)
-        numbers = {int(label) for row in self.data.rows for label in row.labels if label != IGNORED_LABEL}
+        numbers = {int(label) for part in parts for row in part.rows for label in row.labels if label != IGNORED_LABEL}
         check_several(told(options.data), (self._classes[number] for number in numbers))
+        held, hold_out = None, options.hold_out
+        if hold_out:
+            parts, held = split_datasets(parts, hold_out)
+        self.data = mix_datasets(options.data, parts)
         measured = options.measured.items()
         self.measured = {name: self.load(source, tokenizer, length, self._classes) for name, source in measured}
         self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]
+        self.hold(held)
         self.digest = self.data.digest
         self.use(self.data)
 

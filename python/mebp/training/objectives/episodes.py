@@ -8,6 +8,7 @@ the last token one more value counts, for which a token follows it that nothing 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -43,6 +44,7 @@ _OF_UPDATES = (
 )
 
 
+_SPREAD = "objective/scores_std"  # over a rollout's completions; TRL has none
 _VALUE_NORM = "val/grad_norm"  # of the value's own adapter; grad_norm is then the policy's
 
 
@@ -61,7 +63,8 @@ class _Episode(Kept):
 
 class Episodes(Rollouts):
     kept, writing, curve = _Episode, EpisodeOptions, ("score", "objective/scores")
-    own_metrics = _OF_EPISODES + _OF_UPDATES
+    own_metrics = (*_OF_EPISODES, _SPREAD, *_OF_UPDATES)
+    watched = MappingProxyType({"reward": "objective/scores", "spread": _SPREAD})
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         parts = parts_of(options.objective, options.objective_options)
@@ -121,6 +124,7 @@ class Episodes(Rollouts):
         for each, target in zip(kept, targets, strict=True):
             each.advantages, each.returns = np.float32(target.advantages), np.float32(target.returns)
         self._outcome |= {name: float(np.mean([each.metrics[name] for each in targets])) for name in _OF_EPISODES}
+        self._outcome[_SPREAD] = float(np.nansum(rewards, axis=1).std())
         return kept
 
     def _episode(self, prompt: np.ndarray, each: Completion) -> _Episode:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class _Scored(Kept):
 
 class Groups(Rollouts):
     kept, writing, curve = _Scored, RolloutOptions, ("reward", "reward")
+    watched = MappingProxyType({"reward": "reward", "spread": "reward_std"})
 
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:

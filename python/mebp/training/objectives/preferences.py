@@ -4,6 +4,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
-from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
+from mebp.training.objectives.base import ANY_LENGTH, FORWARD, Measured, Objective, Step, vocabulary_of
 from mebp.training.objectives.continuation import Continuation
 from mebp.training.objectives.pair_ways import (
     CHOSEN,
@@ -85,6 +86,7 @@ def _sources(options: TrainingOptions) -> dict[str, list[Source]]:
 
 class Preferences(Objective):
     metrics = _METRICS
+    watched = MappingProxyType({"margin": "rewards/margins", "accuracy": "rewards/accuracies"})
     pairs_up_to = SHORT
     # Whose gradient may wait for the pair's coefficient: one that lacks nothing but that number.
     waits = CHOSEN
@@ -161,6 +163,9 @@ class Preferences(Objective):
 
     def steps_per_epoch(self, session: Session) -> int:
         return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session.max_batch))
+
+    def steps_of_evaluation(self, session: Session) -> float:
+        return FORWARD * len(self._data["eval"].pairs) / self._pairs_per_step(session.max_batch)
 
     def step(self, session: Session, number: int) -> Step:
         begun, data = time.perf_counter(), self._data["train"]

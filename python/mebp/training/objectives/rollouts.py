@@ -208,6 +208,9 @@ class Rollouts(Objective):
     def _rollouts_per_epoch(self) -> int:
         return steps_per_epoch(len(self._given.rows), self.options.accumulate)
 
+    def steps_of_evaluation(self, session: Session) -> float:
+        return self._updates * len(self._eval.rows) / self.options.accumulate / self._group
+
     def step(self, session: Session, number: int) -> Step | None:
         begun = time.perf_counter()
         rollout, update = divmod(number, self._updates)

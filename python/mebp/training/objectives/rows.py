@@ -9,11 +9,12 @@ import numpy as np
 from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.masking import MaskedText
-from mebp.data.sources import Source
+from mebp.data.sources import Source, told
+from mebp.errors import Error
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
-from mebp.training.objectives.base import Measured, Objective, Step
+from mebp.training.objectives.base import FORWARD, Measured, Objective, Step
 from mebp.words import counted, listed
 
 Batches = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]
@@ -30,7 +31,8 @@ def told_mix(data: Dataset) -> str:
 
 class OfRows(Objective):
     counts = "token"  # what a loss is a mean over
-    cuts_samples = True
+    held_in = "sample"  # what is held out
+    cuts_samples = step_is_planned = True
     data: Dataset | MaskedText  # that is trained on
     measured: Mapping[str, Dataset]  # by "eval" and "test"
 
@@ -51,12 +53,43 @@ class OfRows(Objective):
     def steps_per_epoch(self, session: Session) -> int:
         return self.data.steps_per_epoch(session.max_batch * self.options.accumulate)
 
+    @property
+    def _whole(self) -> Dataset:
+        return self.data.whole if isinstance(self.data, MaskedText) else self.data
+
+    def work(self, session: Session, number: int) -> float:
+        data, rows = self._whole, session.max_batch * self.options.accumulate
+        return float(sum(len(data.rows[row]) for row in data.rows_of_step(number, rows, self.options.seed)))
+
+    def mean_work(self, session: Session) -> float:
+        data = self._whole
+        rows = data.mix.total if data.mix else len(data.rows)
+        return data.tokens / len(data.rows) * rows / self.steps_per_epoch(session)
+
+    def steps_of_evaluation(self, session: Session) -> float:
+        return FORWARD * self.measured["eval"].tokens / self.mean_work(session)
+
     def step(self, session: Session, number: int) -> Step:
         options = self.options
         batches = self.data.step_batches(number, session.max_batch, options.accumulate, options.seed)
         losses = self._losses_by_source(session, number, batches)
         result = session.step(*batches)
         return Step(result, sum(ids.size for ids in batches[0]), losses(result.loss))
+
+    def hold(self, held: Dataset | None) -> None:
+        """Takes what was held out of the data, for evaluations. Raises mebp.Error where it was to be something."""
+        if held is not None:
+            self.measured = {"eval": held, **self.measured}
+            count, all_of = (len(data.rows) if data.samples is None else data.samples for data in (held, self.data))
+            self.held_out = f"{count:,} of {counted(count + all_of, self.held_in)}"
+        elif self.options.val_split is not None:
+            raise Error(
+                f"--val-split {self.options.val_split:g}: {told(self.options.data)} has too few samples that differ to "
+                "hold some out; give --eval FILE"
+            )
+
+    def measures(self, which: str) -> bool:
+        return which in self.measured
 
     def use(self, data: Dataset) -> None:
         """Says which losses are logged: with several sources, that of each."""
@@ -68,7 +101,7 @@ class OfRows(Objective):
 
         All are measured but that of the source with the most labels, which is what is left of the whole.
         """
-        data = self.data.whole if isinstance(self.data, MaskedText) else self.data
+        data = self._whole
         if data.mix is None:
             return lambda whole: {}
         options, names = self.options, data.mix.names

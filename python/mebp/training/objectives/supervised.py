@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 
 from mebp.data import Dataset, load_dataset
-from mebp.data.loading import check_samples, has_samples, load_mixed, sample_lengths
+from mebp.data.loading import check_samples, has_samples, load_mixed, load_parts, sample_lengths
 from mebp.data.sharing import Sharing
 from mebp.data.sources import Source, told
 from mebp.errors import Error
@@ -45,9 +45,15 @@ class Supervised(OfRows):
         super().__init__(options)
         sharing = self._sharing()
 
-        self.data = load_mixed(options.data, tokenizer, length, sharing)
+        held, hold_out = None, options.hold_out
+        if hold_out:
+            self.data, held = load_parts(options.data, tokenizer, length, sharing, hold_out)
+        else:
+            self.data = load_mixed(options.data, tokenizer, length, sharing)
+        self.held_in = "sample" if self.data.samples is not None or _have_samples(options) else "row"
         measured = options.measured.items()
         self.measured = {name: load_dataset(source, tokenizer, length, sharing) for name, source in measured}
+        self.hold(held)
         self.digest = self.data.digest
         self.use(self.data)
         self.notes = [note for data in (self.data, *self.measured.values()) for note in data.notes]

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prompts that a run answers at each evaluation, so that one can read what it learns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mebp.data.forms import Conversation
+from mebp.data.json_values import read_string
+from mebp.data.prompt_text import PromptText, PromptTokens, read_written
+from mebp.data.reading import SampleFiles, json_objects
+from mebp.data.sources import Source
+from mebp.data.splits import ENDINGS
+from mebp.data.stream import opened
+from mebp.data.turn_ends import PromptEnds
+from mebp.data.turns import read_messages
+from mebp.errors import Error
+from mebp.files import user_path
+from mebp.objective_traits import SFT
+from mebp.session import Session
+from mebp.tokenizer import Tokenizer
+from mebp.training.options import TrainingOptions
+
+ANSWER = 128  # tokens, where the bundle has room for so many
+_TEXT = ("trainables", "workspace")  # of what generating takes: a session that trains has them already
+_WANTED = 'has neither "prompt" nor "messages"; give one of them, or a text with a prompt a line'
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt as it is shown, and in tokens."""
+
+    text: str
+    where: str
+    ids: Sequence[int]
+    stop: frozenset[int]
+
+
+def prompts_of(options: TrainingOptions, tokenizer: Tokenizer) -> list[Asked]:
+    """What --ask names. Raises mebp.Error, with the file and the line, for what cannot be asked."""
+    if not options.ask:
+        return []
+    talks = _are_conversations(options)
+    found = [each for given in options.ask for each in _read(str(given), talks)]
+    tokens = PromptTokens(options.data[0].files(), tokenizer)
+    ends = PromptEnds(tokenizer)
+    ids = [each for each, _ in tokens.read(found)]
+    return [
+        Asked(_shown(text), text.where, each, ends.after(text.prompt).stop)
+        for text, each in zip(found, ids, strict=True)
+    ]
+
+
+def tokens_of_asking(options: TrainingOptions, tokenizer: Tokenizer) -> int:
+    """Of the longest prompt with its answer; 0 where nothing is asked."""
+    return max((len(each.ids) + ANSWER for each in prompts_of(options, tokenizer)), default=0)
+
+
+def bytes_of_answers(plan: Mapping[str, object]) -> int:
+    """What answering takes beside training, by a bundle's plan."""
+    return sum(each["bytes"] for each in plan["generation"] if each["name"] not in _TEXT)
+
+
+class Asking:
+    """The prompts of a run, which its session answers."""
+
+    def __init__(self, options: TrainingOptions, session: Session) -> None:
+        """Raises mebp.Error where the bundle has no room for an answer."""
+        self._session, self._tokenizer = session, Tokenizer(options.bundle)
+        self._asked = prompts_of(options, self._tokenizer)
+        for each in self._asked:
+            if len(each.ids) >= session.max_positions:
+                option = "--generate-len" if session.generates else "--seq-len"
+                raise Error(
+                    f"{each.where}: has {len(each.ids)} tokens, and the bundle takes {session.max_positions} with the "
+                    f"answer; shorten it, or compile with a longer {option}"
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self._asked)
+
+    @property
+    def bytes(self) -> int:
+        """Beside what the session plans."""
+        return bytes_of_answers(self._session.plan) if self._asked else 0
+
+    def answers(self, stop: Callable[[], bool]) -> Iterator[tuple[str, str]]:
+        """Each prompt with the likeliest answer of the session as it is; none after `stop()` became true."""
+        session = self._session
+        for each in self._asked:
+            if stop():
+                return
+            count = min(ANSWER, session.max_positions - len(each.ids))
+            written = session.generate([list(each.ids)], max_new_tokens=count, eos_token_id=each.stop)
+            yield each.text, self._tokenizer.decode(written[0, len(each.ids) :].tolist()).strip()
+
+
+def _are_conversations(options: TrainingOptions) -> bool:
+    """Whether the data that is trained on are, so that a plain question is to be a turn of one."""
+    source = options.data[0]
+    if options.objective == SFT:
+        return isinstance(next(SampleFiles(source).stream()), Conversation)
+    _, entry = next(iter(json_objects(source)))
+    return any(isinstance(entry.get(key), list) for key in ("prompt", "messages", "chosen"))
+
+
+def _read(given: str, talks: bool) -> list[PromptText]:
+    path = user_path(given)
+    if not path.is_file():
+        if path.suffix in ENDINGS and not any(map(str.isspace, given)):
+            raise Error(f"--ask {given}: there is no such file; check the path")
+        if not given.strip():
+            raise Error("--ask is empty; give a question, or a file of prompts")
+        return [_plain("--ask", given, talks)]
+    with opened(path) as file:
+        is_json = bool(file.arrow) or file.head.lstrip()[:1] in ("{", "[") or path.suffix in (".csv", ".tsv")
+        lines = [] if is_json else list(file.lines())
+    if is_json:
+        found = [_of_entry(where, entry) for where, entry in json_objects(Source.of(path))]
+    else:
+        found = [_plain(f"{path}:{number}", line, talks) for number, line in lines if line.strip()]
+    if not found:
+        raise Error(f"--ask {given}: is empty; write a prompt a line")
+    return found
+
+
+def _plain(where: str, text: str, talks: bool) -> PromptText:
+    text = text.strip()
+    return PromptText(where, [{"role": "user", "content": text}] if talks else text, None)
+
+
+def _of_entry(where: str, entry: dict) -> PromptText:
+    if "messages" in entry:
+        turns = list(read_messages(where, entry, "messages"))
+        while turns and turns[-1]["role"] == "assistant":
+            turns.pop()
+        if not turns:
+            raise Error(f"{where}: nobody asks anything in it; leave it out")
+        return PromptText(where, turns, None)
+    if "prompt" in entry:
+        written = read_written(where, entry, "prompt")
+        return PromptText(where, written, None)
+    if "text" in entry:
+        return PromptText(where, read_string(where, entry, "text"), None)
+    raise Error(f"{where}: {_WANTED}")
+
+
+def _shown(text: PromptText) -> str:
+    return text.prompt.strip() if isinstance(text.prompt, str) else str(text.prompt[-1].get("content", ""))
