@@ -89,6 +89,12 @@ def test_few_samples_are_all_trained_on(bundle, samples, tmp_path):
     )
 
 
+def test_all_that_are_kept_are_of_evaluations(bundle, samples, tmp_path):
+    options = {"steps": 4, "val_split": 0.1, "eval_every": 4, "save_every": 1, "keep": "all"}
+    mebp.train(bundle, samples, **QUIET, **options, adapter_out=tmp_path / "all")
+    assert [folder.name for folder in (tmp_path / "all").glob("step-*")] == ["step-4"]
+
+
 def test_a_ratio_warms_up(bundle, samples):
     run = mebp.train(bundle, samples, **QUIET, steps=10, schedule="linear", warmup_ratio=0.25)
     same = mebp.train(bundle, samples, **QUIET, steps=10, schedule="linear", warmup=3)

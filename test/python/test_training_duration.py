@@ -61,7 +61,7 @@ def options(**given: object) -> TrainingOptions:
 def test_three_steps_tell_it(clock):
     of = session()
     run = Duration(options(), of, Work(False), 381, 127)
-    assert told(run, of, clock, [0.6, 0.3, 0.7, 9.0, 9.0]) == ["about 3.8 min: 381 steps of 0.6 s"]
+    assert told(run, of, clock, [2.0, 0.3, 0.6, 9.0, 9.0]) == ["about 3.8 min: 381 steps of 0.6 s"]
     assert run.measured() == []
 
 
@@ -92,3 +92,10 @@ def test_rates_tell_it_before(clock):
 def test_a_run_of_three_steps_says_nothing(clock):
     of = session()
     assert told(Duration(options(), of, Work(False), 3, 3), of, clock, [1.0] * 3) == []
+
+
+def test_short_steps_are_watched_longer(clock):
+    of = session()
+    run = Duration(options(), of, Work(False), 1000, 1000)
+    assert told(run, of, clock, [0.01, 0.005, *[0.01] * 50]) == []
+    assert told(run, of, clock, [0.2] * 3 + [9.0]) == ["about 21 s: 1,000 steps of 0.02 s"]

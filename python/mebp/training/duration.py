@@ -4,14 +4,15 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
+from statistics import fmean
 
 from mebp.session import Session
 from mebp.training.objectives import Objective
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
-_TRIED = 3  # steps
+_TRIED = 3  # steps, or as many as take this long
+_ENOUGH = 1.0  # seconds
 _WRITTEN = 100e6  # bytes a second, synced
 _FEW = 1e-3  # seconds
 
@@ -23,6 +24,7 @@ class Duration:
         self._options, self._session, self._objective, self._total = options, session, objective, total
         self._eval_every, self._first = eval_every, session.steps
         self._seconds: list[float] = []  # of steps as long as the mean one
+        self._watched = 0.0  # seconds
         self._told = total - self._first <= _TRIED
 
     def predicted(self) -> list[str]:
@@ -43,14 +45,18 @@ class Duration:
         number, began = self._session.steps, time.perf_counter()
         mean, own = (self._objective.mean_work(self._session), self._objective.work(self._session, number))
         yield
-        self._seconds.append((time.perf_counter() - began) * mean / max(own, 1e-9))
+        seconds = time.perf_counter() - began
+        self._watched += seconds
+        self._seconds.append(seconds * mean / max(own, 1e-9))
 
     def measured(self) -> list[str]:
         """After the steps that tell it, once."""
-        if self._told or len(self._seconds) < _TRIED:
+        tried = len(self._seconds)
+        short = self._watched < _ENOUGH and tried < (self._total - self._first) // 10  # too short to tell by three
+        if self._told or tried < _TRIED or short:
             return []
         self._told = True
-        return [self._line(median(self._seconds))]
+        return [self._line(fmean(self._seconds[1:]))]  # the first one also reads the weights
 
     def _line(self, step: float) -> str:
         left = self._total - self._first

@@ -222,7 +222,7 @@ class _Run:
             self._evaluate_if_due(log, reporter)
             if self.session.steps % options.save_every == 0:
                 self.keeper.save_state()
-                if options.keep == "all" and not options.eval:
+                if options.keep == "all" and not self.objective.measures("eval"):
                     self.keeper.save_result()
             if self.pauses.is_asked and not (self._is_finished or stopped):
                 self._pause(reporter)
