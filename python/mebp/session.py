@@ -191,8 +191,7 @@ class Session(Sequences):
 
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
-        weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
-        python_bytes: about what a process of mebp train has beside both, with little data.
+        weights_bytes: the mapped weights, beside the peak; python_bytes: about what mebp train has, with little data.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
@@ -426,16 +425,14 @@ class Session(Sequences):
             trained = names.get(self._description["weights"][index]["name"])
             return self._bundle.read_weight(index) if trained is None else self._session.read_trainable(trained)
 
-        shapes = model_shapes(self._description, self._bundle.weights())
-        return TrainedModel(self.path, self._description, shapes, read)
+        return TrainedModel(self.path, self._description, model_shapes(self._description, self._bundle.weights()), read)
 
     @checked
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
 
         That is safetensors, each weight in bf16 or float32 as the bundle has it, config.json, and the tokenizer's
-        files. Raises mebp.Error where the bundle trains an adapter, a number is not finite, or the folder
-        is not empty.
+        files. Raises mebp.Error where the bundle trains an adapter, a number is not finite, or the folder is not empty.
         """
         self.model.check("save_model", "save the adapter, and merge it")
         self.model.write(user_path(folder), replace=False)
