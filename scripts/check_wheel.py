@@ -72,6 +72,7 @@ def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     wrong += loading_problems(compiled, folder) + memory_problems(compiled)
     wrong += extension_problems(compiled) + backend_problems(compiled)
     wrong += licence_problems(compiled, names)
+    wrong += [] if "mebp/py.typed" in names else ["lacks mebp/py.typed, which lets type checkers read signatures"]
     for path in files:
         named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
         if named:

@@ -23,6 +23,23 @@ bytes, MB are 10^6 of them. What goes wrong is an mebp.Error, one line that name
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what __getattr__ finds, for those who read and do not run
+    from mebp.adapters.conversion import convert_adapter
+    from mebp.compiler import LoRA, compile
+    from mebp.device import devices, test_device
+    from mebp.errors import Error
+    from mebp.exporter import export
+    from mebp.merging import merge
+    from mebp.parity import parity
+    from mebp.remote_adapters.private_lora import PrivateLoRA
+    from mebp.session import Session
+    from mebp.step_result import StepResult
+    from mebp.training.call import train
+    from mebp.verification import verify
+    from mebp.verification.files import verify_files
+    from mebp.version import __version__ as __version__
 
 # Modules are not named after the functions in them: importing `mebp.export` as a module would hide `mebp.export()`.
 _HOMES = {
@@ -44,13 +61,29 @@ _HOMES = {
     "verify_files": "verification.files",
 }
 
-__all__ = sorted(name for name in _HOMES if not name.startswith("_"))
+__all__ = [  # in full, which is what type checkers read
+    "Error",
+    "LoRA",
+    "PrivateLoRA",
+    "Session",
+    "StepResult",
+    "compile",
+    "convert_adapter",
+    "devices",
+    "export",
+    "merge",
+    "parity",
+    "test_device",
+    "train",
+    "verify",
+    "verify_files",
+]
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'mebp' has no attribute '{name}'")
-    value = getattr(import_module(f"mebp.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(f"mebp.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -56,11 +56,12 @@ def hold(path: Path) -> bool:
     return True
 
 
-def hold_entry_of(path: Path) -> None:
-    """Of what `path` is in, where that is an entry of the cache."""
+def hold_entry_of(path: Path) -> Path:
+    """`path` itself, with the entry of the cache held that it lies in, if it lies in one."""
     place, root = Path(os.path.realpath(path)), Path(os.path.realpath(cache_folder()))
     if place.is_relative_to(root) and len(parts := place.relative_to(root).parts) > 1:
         hold(cache_folder() / parts[0] / parts[1])
+    return path
 
 
 class Cache:

@@ -2,7 +2,7 @@
 """What stays of a training when the merged model is stored in fewer bits: its weights are rounded again."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,12 @@ from mebp.training.evaluation import evaluate
 STORAGES = ("int4-sym", "int4", "int8", "bf16")
 _KEPT = 0.95  # of the gain over the base model
 _SAMPLES, _SAMPLE_LENGTH = 4, 64
+
+Stage = Callable[[str], object]
+
+
+def _silent(line: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -50,28 +56,36 @@ class Recompiled:
         return next((storage for storage in self.merged if self.kept(storage) >= _KEPT), None)
 
 
-def recompile(bundle: Path, adapter: Path, merged: Path, data: Path | None = None) -> Recompiled | None:
+def recompile(
+    bundle: Path, adapter: Path, merged: Path, data: Path | None = None, stage: Stage = _silent
+) -> Recompiled | None:
     """Exports the folder `merged` of mebp.merge, compiles it to the bundle's storage and to larger ones as a user
     would, and measures the loss of each; None where the bundle's weights are f32, which rounds nothing.
 
-    data: a file as for mebp train; None for samples that the trained model writes. What is made lies beside `merged`
-    and is gone at the end. Raises mebp.Error where a part fails, as where the packages that export are not there.
+    data: a file as for mebp train; None for samples that the trained model writes. stage: is told what begins. What is
+    made lies beside `merged` and is gone at the end. Raises mebp.Error where a part fails, as where the packages that
+    export are not there.
     """
     own = storage_options(inspect(bundle))["weights"]
     if own not in STORAGES:
         return None
-    return _measure(bundle, adapter, merged, data, STORAGES[STORAGES.index(own) :])
+    return _measure(bundle, adapter, merged, data, STORAGES[STORAGES.index(own) :], stage)
 
 
-def measure_gguf(bundle: Path, adapter: Path, merged: Path, data: Path | None = None) -> Recompiled:
+def measure_gguf(
+    bundle: Path, adapter: Path, merged: Path, data: Path | None = None, stage: Stage = _silent
+) -> Recompiled:
     """The same of the GGUF file `merged`, as it is: compiled with f32 weights, which rounds nothing more."""
-    return _measure(bundle, adapter, merged, data, ("f32",))
+    return _measure(bundle, adapter, merged, data, ("f32",), stage)
 
 
-def _measure(bundle: Path, adapter: Path, merged: Path, data: Path | None, storages: tuple[str, ...]) -> Recompiled:
+def _measure(
+    bundle: Path, adapter: Path, merged: Path, data: Path | None, storages: tuple[str, ...], stage: Stage
+) -> Recompiled:
     description = inspect(bundle)
     untrained, session = Session(bundle, forward_only=True), Session(bundle, forward_only=True)
     session.load_adapter(adapter)
+    stage("measuring the loss without the adapter and with it; --no-measure leaves all of this out")
     if data is None:
         rows, name = _samples(session, bundle), "samples that the trained model writes"
     else:
@@ -80,7 +94,8 @@ def _measure(bundle: Path, adapter: Path, merged: Path, data: Path | None, stora
     del untrained, session
     losses = {}
     with scratch_folder(merged.absolute().parent, ".mebp-export-") as scratch:
-        for storage, recompiled in _recompiled(description, merged, scratch, storages):
+        for storage, recompiled in _recompiled(description, merged, scratch, storages, stage):
+            stage(f"measuring it with {storage} weights")
             losses[storage] = evaluate(Session(recompiled, forward_only=True), rows)
     return Recompiled(name, base, trained, losses)
 
@@ -99,12 +114,13 @@ def _samples(session: Session, bundle: Path) -> Dataset:
 
 
 def _recompiled(
-    description: dict, merged: Path, scratch: Path, storages: tuple[str, ...]
+    description: dict, merged: Path, scratch: Path, storages: tuple[str, ...], stage: Stage
 ) -> Iterator[tuple[str, Path]]:
     model, options = description["model"], storage_options(description)
     exported = scratch / "model.onnx"
     # A process of its own: torch takes hundreds of MB.
     shape = ["--seq-len", str(model["sequence"]), "--batch", str(model["batch"])]
+    stage("exporting what was merged")
     try:
         run_tool(python_module("mebp", "export", str(merged), "-o", str(exported), *shape))
     except Error as error:
@@ -113,6 +129,7 @@ def _recompiled(
         # What is not asked for is as anybody gets it who names only --weights.
         stored = options if storage == options["weights"] else {"weights": storage, "precision": options["precision"]}
         bundle = scratch / f"{storage}.mebp"
+        stage(f"compiling it with {storage} weights")
         compile(exported, bundle, **stored)
         yield storage, bundle
         for file in bundle.glob("weights*"):

@@ -111,13 +111,13 @@ class Session(Sequences):
         check_argument("stream", stream, runtime.Stream | None)
         session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
-        self.path = user_path(path)
-        hold_entry_of(self.path)
+        self.path = hold_entry_of(user_path(path))
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
         self.manifest: dict = self._description["manifest"]
-        self.optimizer = optimizer or self._description["plan"]["optimizer"] or session_options.default_optimizer()
+        plan = self._description["plan"]
+        self.optimizer = optimizer or plan["optimizer"] or session_options.default_optimizer()
         has_gradients = not session_options.takes_losses(self.optimizer)
         self._shapes = dict(self._bundle.trainables())
         self._process = os.getpid()
@@ -129,9 +129,7 @@ class Session(Sequences):
             optimizer=self.optimizer,
             learning_rate=lr,
             weight_decay=weight_decay,
-            optimizer_options=session_options.optimizer_texts(
-                optimizer_options, self._description["plan"], self.optimizer
-            ),
+            optimizer_options=session_options.optimizer_texts(optimizer_options, plan, self.optimizer),
             threads=threads or 0,
             reference_kernels=reference_kernels,
             return_gradients=has_gradients if return_gradients is None else return_gradients,
@@ -194,11 +192,14 @@ class Session(Sequences):
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
         weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
+        python_bytes: about what a process of mebp train has beside both, with little data.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
         spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
         spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
+        seconds_without_spill, peak_bytes_without_spill: if a budget chose that, of the fastest plan that writes
+            nothing; 0 seconds: none fits the budget, and this is the least that one needs.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values in use where the scratch arena is fullest.

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import mebp
+from mebp.cli import main
 from mebp.compiler import run_mebpc
 from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
@@ -54,6 +56,14 @@ def trained(tmp_path_factory) -> tuple[Path, str]:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return folder, run.stdout
+
+
+def test_the_next_command_works(trained, capsys):
+    folder, printed = trained
+    line = printed.split("next: ")[1].strip()
+    assert line == f"mebp eval {folder / 'adapter'} --data {EVAL}"
+    assert main(shlex.split(line)[1:]) == 0
+    assert "accuracy" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("family", encoders.FAMILIES)

@@ -31,14 +31,13 @@ def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
     card = (adapter / "README.md").read_text()
     front = yaml.safe_load(card.split("---")[1])
     base = Path(inspect(bundle)["model"]["name"]).name
-    assert front == {"base_model": base, "library_name": "peft", "pipeline_tag": "text-generation",
-                     "tags": ["lora", "mebp"]}  # fmt: skip
+    assert front == {"library_name": "peft", "pipeline_tag": "text-generation", "tags": ["lora", "mebp"]}
     log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     losses = [line["loss"] for line in log if "loss" in line]
-    best = min((line for line in log if "eval_loss" in line), key=lambda line: line["eval_loss"])
+    last = [line for line in log if "eval_loss" in line][-1]
     found = rows(card)
     assert found["training loss"] == f"{losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last"
-    assert found["evaluation loss"].startswith(f"{best['eval_loss']:.4f} after step {best['step']}, perplexity ")
+    assert found["evaluation loss"].startswith(f"{last['eval_loss']:.4f} after step {last['step']}, perplexity ")
     assert found["steps"] == "4" and found["base model"] == f"`{base}`"
     digest = load_dataset(data, Tokenizer(bundle), 32).digest
     assert found["data"] == f"`data.txt`, SHA-256 of its tokens and labels: `{digest}`"
@@ -47,6 +46,36 @@ def test_a_run_says_what_it_did(bundle, data, tmp_path, capsys):
     assert f"BASE is the folder of the base model, `{base}`. " in card and "mebp adapter convert" in card
     code = card.split("```python")[1].split("```")[0]
     assert 'AutoModelForCausalLM.from_pretrained("BASE")' in code and "PeftModel.from_pretrained(base" in code
+
+
+@pytest.mark.parametrize(
+    ("keep", "folders"),
+    [
+        ("last", {".": ("4", "3.0000 after step 4, perplexity 20.09")}),
+        ("best", {".": ("2", "1.0000 after step 2, perplexity 2.72")}),
+        ("all", {"step-2": ("2", "1.0000 after step 2, perplexity 2.72"),
+                 "step-4": ("4", "3.0000 after step 4, perplexity 20.09")}),
+    ],
+)  # fmt: skip
+def test_figures_are_of_the_adapter_that_lies_there(bundle, data, tmp_path, monkeypatch, keep, folders):
+    losses = iter([1.0, 3.0])
+    monkeypatch.setattr("mebp.training.objectives.rows.evaluate", lambda *_, **__: next(losses))
+    run = mebp.train(bundle, data, steps=4, eval=data, eval_every=2, keep=keep, adapter_out=tmp_path / "adapter",
+                     progress=False)  # fmt: skip
+    for folder, (steps, evaluated) in folders.items():
+        found = rows((tmp_path / "adapter" / folder / "README.md").read_text())
+        assert (found["steps"], found["evaluation loss"]) == (steps, evaluated)
+        last = run.records[int(steps) - 1].loss
+        assert found["training loss"] == f"{run.records[0].loss:.4f} at the first step, {last:.4f} at the last"
+
+
+def test_an_adapter_that_was_not_evaluated(bundle, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("mebp.training.objectives.rows.evaluate", lambda *_, **__: 1.0)
+    mebp.train(bundle, data, steps=4, eval=data, eval_every=2, adapter_out=tmp_path / "adapter", progress=False,
+               callback=lambda record: record.step == 3)  # fmt: skip
+    assert rows((tmp_path / "adapter" / "README.md").read_text())["evaluation loss"] == (
+        "1.0000 after step 2, perplexity 2.72; not measured after step 3"
+    )
 
 
 def test_what_is_given_away_says_nothing_of_a_home_folder(tmp_path, monkeypatch, capsys):

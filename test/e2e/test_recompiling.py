@@ -32,7 +32,13 @@ def test_losses_are_those_of_who_compiles_again(bundle, trained, tmp_path, capsy
     merged = tmp_path / "merged"
     arguments = ["merge", bundle, "--adapter", adapter, "-o", merged, "--data", data]
     assert main([*map(str, arguments)]) == 0
-    *_, losses, advice = capsys.readouterr().out.splitlines()
+    *said, losses, advice = capsys.readouterr().out.splitlines()
+    assert said[said.index("exporting what was merged") - 1 :] == [
+        "measuring the loss without the adapter and with it; --no-measure leaves all of this out",
+        "exporting what was merged",
+        *(f"{what} it with {storage} weights" for storage in ("int4", "int8", "bf16")
+          for what in ("compiling", "measuring")),
+    ]  # fmt: skip
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["merged"]
     found = recompile(bundle, adapter, merged, data)
     assert list(found.merged) == ["int4", "int8", "bf16"]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """mebp serve and --connect: a split model from the command line."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,11 +49,29 @@ def serving(cloud: Path, *options: object, **environment: str):
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
     )
     try:
-        yield int(process.stdout.readline())
+        yield int(process.stdout.readline().rpartition(":")[2])
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
     finally:
         process.kill()
+
+
+def first_line(cloud: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "mebp", "serve", cloud, "--listen=127.0.0.1:0", "--plain-text", *options]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            return process.stdout.readline()
+        finally:
+            process.kill()
+
+
+def test_the_first_line_says_what_is_served_and_where(halves):
+    *_, cloud = halves
+    assert re.fullmatch(rf"serving {cloud}, layers 0 to 2 of source, at 127\.0\.0\.1:\d+\n", first_line(cloud))
+    found = json.loads(first_line(cloud, "--json"))
+    port = found.pop("port")
+    assert found == {"bundle": str(cloud), "model": "source", "layers": [0, 2], "host": "127.0.0.1",
+                     "address": f"127.0.0.1:{port}"}  # fmt: skip
 
 
 def test_train_eval_and_generate(halves, certificates, tmp_path):

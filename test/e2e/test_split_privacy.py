@@ -25,7 +25,7 @@ def serving(cloud: Path) -> Iterator[tuple[int, int]]:
     command = command_line("serve", cloud, "--listen=127.0.0.1:0", "--plain-text", "--threads=1")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        yield process.pid, int(process.stdout.readline())
+        yield process.pid, int(process.stdout.readline().rpartition(":")[2])
     finally:
         process.kill()
         process.wait(TIMEOUT)

@@ -33,6 +33,7 @@ def test_a_wheel_that_others_cannot_install_is_refused_line_by_line(tmp_path: Pa
         "has no libmebp_mlx.so",
         "lacks the licence of libhwy",
         "lacks its own LICENSE",
+        "lacks mebp/py.typed, which lets type checkers read signatures",
         f"mebp/notes.txt names {ROOT}, a folder of the machine that built it",
         "mebpc does not start: no such library",
         "has no mebp-run",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An argument of Python's interface that is wrong is named by an mebp.Error, before anything is done."""
 
+import ast
 import inspect
 from pathlib import Path
 
@@ -112,3 +113,18 @@ def test_what_is_read_of_a_function_stays():
     assert str(inspect.signature(mebp.merge)).startswith("(bundle: str | os.PathLike[str], adapter: ")
     assert mebp.merge.__doc__ and mebp.merge.__module__ == "mebp.merging"
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_type_checkers_read_every_argument(name):
+    signature = inspect.signature(FUNCTIONS[name])
+    assert all(each.annotation is not each.empty for each in signature.parameters.values())
+    assert isinstance(FUNCTIONS[name], type) or signature.return_annotation is not signature.empty
+
+
+def test_type_checkers_read_every_name():
+    tree = ast.parse(Path(mebp.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    homes = {alias.name: node.module.removeprefix("mebp.") for node in block.body for alias in node.names}
+    assert homes == mebp._HOMES and set(mebp.__all__) >= homes.keys() - {"__version__"}
+    assert (Path(mebp.__file__).parent / "py.typed").is_file()

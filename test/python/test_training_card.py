@@ -8,6 +8,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from mebp.exporter.naming import title
 from mebp.training import model_card
 from mebp.training.markdown import code, table
 from mebp.training.model_card import command_of
@@ -81,6 +82,23 @@ def test_the_code_holds_any_name(base):
     (block,) = (content for kind, content in found if kind == "fence")
     compile(block, "card", "exec")
     assert not any(kind in ("heading_open", "html_inline", "html_block") for kind, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("base", "public", "shown"),
+    [
+        ("owner/name@" + "a" * 40, "owner/name", f"`owner/name`, commit `{'a' * 40}`"),
+        ("packaged:smollm2", "HuggingFaceTB/SmolLM2-135M-Instruct",
+         "`packaged:smollm2`, a copy of `HuggingFaceTB/SmolLM2-135M-Instruct` in 4 bits"),
+        ("/srv/models/gpt2", None, "`gpt2`"),
+        ("./gpt2", None, "`gpt2`"),
+    ],
+)  # fmt: skip
+def test_the_base_is_one_that_others_find(base, public, shown):
+    assert model_card._public_name(base) == public
+    assert model_card._base(base, title(base)) == shown
+    opened = f"from_pretrained({public!r}" if public and "@" not in base else "from_pretrained("
+    assert opened in model_card._usage(base) and "/srv" not in model_card._usage(base)
 
 
 def test_a_command_says_nothing_of_a_home_folder(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mebp.cli.session import add_adapter, add_compiling, add_data, add_model, data_of, use
 from mebp.errors import Error
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
-from mebp.waiting import waiting
+from mebp.waiting import stages
 from mebp.words import say
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _measure(arguments: argparse.Namespace, is_gguf: bool) -> None:
     what = "what the file loses" if is_gguf else "what compiling it again loses"
     given = arguments.bundle, arguments.adapter, arguments.output, arguments.data
     try:
-        with waiting("compiling the merged model again, to measure what that loses; --no-measure leaves it out"):
-            found = measure_gguf(*given) if is_gguf else recompile(*given)
+        with stages("measuring") as stage:
+            found = measure_gguf(*given, stage) if is_gguf else recompile(*given, stage)
     except Error as error:  # what was asked for is there
         say(f"{what} was not measured: {error}")
         return

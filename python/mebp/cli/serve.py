@@ -2,6 +2,7 @@
 """mebp serve NAME.cloud.mebp --listen HOST:PORT"""
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -32,7 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep the session of a device that is gone for so long (default: 120)",
     )
+    add("--json", action="store_true", help="print a JSON object where else a line stands; the first has the address")
     add("--plain-text", action="store_true", help="neither encrypt nor check who is there, on a loopback address alone")
+
+
+def _begun(arguments: argparse.Namespace, port: int) -> str:
+    """The first line: what is served, and where."""
+    from mebp.inspect import inspect, model_title
+
+    description = inspect(arguments.bundle)
+    first, end = (description["split"][name] - 1 for name in ("first_block", "end_block"))  # block 0 is the embedding
+    host = arguments.listen.rpartition(":")[0]
+    found = {
+        "bundle": str(arguments.bundle),
+        "model": model_title(description),
+        "layers": [first, end - 1],
+        "host": host,
+        "port": port,
+        "address": f"{host}:{port}",
+    }
+    if arguments.json:
+        return json.dumps(found)
+    layers = f"layer {first}" if end - first == 1 else f"layers {first} to {end - 1}"
+    return f"serving {found['bundle']}, {layers} of {found['model']}, at {found['address']}"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,10 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
                "max_sessions": arguments.max_sessions}  # fmt: skip
     try:
         with ended_by_signals(), served(arguments.bundle, **options) as server:
-            say(server.listen(arguments.listen, credentials))
+            port = server.listen(arguments.listen, credentials)
+            say(_begun(arguments, port))
             while True:
                 for line in server.lines():
-                    say(line)
+                    say(json.dumps({"said": line}) if arguments.json else line)
                 time.sleep(_PATIENCE)
     except SystemExit as stopped:
         # It is how a server is meant to end.

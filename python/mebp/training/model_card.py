@@ -71,7 +71,7 @@ def make_card(
         "data": f"{_names(options.data)}, SHA-256 of its tokens and labels: {code(str(description['data']))}",
         "command": code(command),
         "steps": f"{session.steps:,}",
-        **_losses(standing, has_perplexity),
+        **_losses(standing, session.steps, has_perplexity),
         "optimizer": f"{session.optimizer}, learning rate {options.lr:g} ({options.schedule or CONSTANT})",
         "base weights while training": f"{code(storage['weights'])}, embedding {code(storage['embedding_weights'])}, "
         f"activations {code(storage['precision'])}",
@@ -79,16 +79,26 @@ def make_card(
         "trained with": f"mebp {__version__}",
     }
     does = TASKS[session.task].pipeline
-    front = ["---", f"base_model: {_scalar(short)}", "library_name: peft", f"pipeline_tag: {does}",
-             "tags: [lora, mebp]", "---"]  # fmt: skip
+    public = _public_name(base)
+    front = ["---", *([f"base_model: {_scalar(public)}"] if public else []), "library_name: peft",
+             f"pipeline_tag: {does}", "tags: [lora, mebp]", "---"]  # fmt: skip
     usage = _usage(base) if session.task == CAUSAL else _usage_of_encoder(base, TASKS[session.task], session.classes)
     return "\n".join([*front, _MARK, f"# An adapter for {code(short)}", "", table(rows), "", usage, ""])
+
+
+def _public_name(base: str) -> str | None:
+    """The hub id by which others find the base model; None where none is known. The name of a folder is none: on the
+    hub it may be another model."""
+    hub = HubName.of(base)
+    return hub.id if hub else packaged.published_name(base)
 
 
 def _base(name: str, short: str) -> str:
     hub = HubName.of(name)
     if hub and hub.revision:
         return f"{code(hub.id)}, commit {code(hub.revision)}"
+    if published := packaged.published_name(name):
+        return f"{code(name)}, a copy of {code(published)} in 4 bits"
     return code(name if name.startswith(packaged.SCHEME) else short)
 
 
@@ -135,15 +145,19 @@ def _written(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _losses(standing: Standing, has_perplexity: bool) -> dict[str, str]:
+def _losses(standing: Standing, steps: int, has_perplexity: bool) -> dict[str, str]:
+    """Of the adapter after so many steps; where it was not evaluated, the last evaluation is of another step."""
     found = {}
     if standing.first_loss is not None:
         last = standing.recent_losses[-1] if standing.recent_losses else standing.first_loss
         found["training loss"] = f"{standing.first_loss:.4f} at the first step, {last:.4f} at the last"
-    if standing.best_loss is not None and math.isfinite(standing.best_loss):
-        found["evaluation loss"] = f"{standing.best_loss:.4f} after step {standing.best_step}"
+    loss = standing.evaluated_loss
+    if loss is not None and math.isfinite(loss):
+        found["evaluation loss"] = f"{loss:.4f} after step {standing.evaluated}"
         if has_perplexity:
-            found["evaluation loss"] += f", perplexity {perplexity(standing.best_loss):.2f}"
+            found["evaluation loss"] += f", perplexity {perplexity(loss):.2f}"
+        if standing.evaluated != steps:
+            found["evaluation loss"] += f"; not measured after step {steps}"
     return found
 
 
@@ -165,8 +179,8 @@ _ADAPTER = "ADAPTER is this folder:"
 def _usage_with_base(base: str, auto: str, options: str = "") -> tuple[list[str], str]:
     """The code for a base that PEFT does not find by itself, and what its names mean."""
     name = title(base)
-    if HubName.of(base):
-        opened, where = f"{name!r}", _ADAPTER
+    if public := _public_name(base):
+        opened, where = f"{public!r}", _ADAPTER
     elif name.endswith(GGUF_SUFFIX):
         opened, where = f'"BASE", gguf_file={name!r}', f"BASE is the folder that holds {code(name)}. {_ADAPTER}"
     else:

@@ -20,6 +20,7 @@ class Standing:
     first_loss: float | None = None
     recent_losses: list[float] = field(default_factory=list)  # of the last steps, the first left out
     evaluated: int = 0  # the step of the last evaluation; 0: none yet
+    evaluated_loss: float | None = None
     best_step: int = 0
     best_loss: float | None = None
     misses: int = 0  # evaluations since the best
@@ -38,7 +39,8 @@ class Standing:
     def _check(self) -> None:
         if not isinstance(self.recent_losses, list):
             raise ValueError("recent losses are a list")
-        for loss in (*self.recent_losses, *(each for each in (self.first_loss, self.best_loss) if each is not None)):
+        losses = (self.first_loss, self.best_loss, self.evaluated_loss)
+        for loss in (*self.recent_losses, *(each for each in losses if each is not None)):
             if type(loss) is not float and not _is_count(loss):
                 raise ValueError("a loss is a number")
         if not all(map(_is_count, (self.evaluated, self.best_step, self.misses))):
@@ -56,7 +58,7 @@ class Standing:
 
     def evaluate(self, step: int, loss: float) -> bool:
         """Takes an evaluation in; whether it is the best so far."""
-        self.evaluated = step
+        self.evaluated, self.evaluated_loss = step, loss
         if self.best_loss is None or loss < self.best_loss:
             self.best_step, self.best_loss, self.misses = step, loss, 0
             return True
