@@ -3,6 +3,7 @@
 
 #include "compiler/emit/WeightWriter.h"
 #include "compiler/plan/MemoryPlan.h"
+#include "dialects/nn/Parameters.h"
 
 namespace mebp {
 

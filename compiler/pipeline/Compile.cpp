@@ -15,6 +15,7 @@
 #include "compiler/pipeline/PrintWire.h"
 #include "compiler/split/Places.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 #include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/machine.h"
