@@ -191,17 +191,15 @@ class Session(Sequences):
 
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
-        weights_bytes: the mapped weights, beside the peak; python_bytes: about what mebp train has, with little data.
+        weights_bytes: the mapped weights, read alone; python_bytes: about what Python has; both are beside it.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
         spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
-        spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
-        seconds_without_spill, peak_bytes_without_spill: if a budget chose that, of the fastest plan that writes
-            nothing; 0 seconds: none fits the budget, and this is the least that one needs.
+        spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step;
+            seconds_without_spill, peak_bytes_without_spill: of the fastest plan within the budget that writes nothing.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
-        live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
-        at_peak: the values in use where the scratch arena is fullest.
+        live_bytes: what a step needs at its fullest moment. at_peak: values in use where the scratch arena is fullest.
         other_peaks: what peak_bytes is with each optimizer and each use of the gradients.
         in_flight_bytes: of a device's half of a split model, what each micro-batch in flight beyond the first takes.
         generation, generation_peak_bytes: what a process needs that only generates text; 0 where the bundle cannot.

@@ -133,7 +133,7 @@ def test_a_plan_alone_writes_nothing(model, free, cache, samples, bundle, data, 
     before = kept(cache)
     run = mebp.train(model, samples, plan_only=True, lora_rank=3, **outputs)
     said = capsys.readouterr().out
-    assert re.search(r"^  peak +\d+\.\d\d MB  all memory", said, re.MULTILINE) and " s a step" in said
+    assert re.search(r"^  peak +\d+\.\d\d MB  all memory", said, re.MULTILINE) and " s a step: " in said
     assert run.session is None and run.records == [] and kept(cache) == before
     run = mebp.train(bundle, data, plan_only=True, clip=1.0, **outputs)
     said = capsys.readouterr().out
