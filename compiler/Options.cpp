@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/Options.h"
 
-#include <cmath>
-
 #include "format/optimizers.h"
 
 #include <algorithm>
@@ -12,23 +10,6 @@ namespace mebp {
 const char *nameOf(Spill spill) {
   constexpr const char *names[] = {"none", "checkpoints", "all"};
   return names[static_cast<int>(spill)];
-}
-
-std::string describeSchedule(const Schedule &schedule) {
-  std::string text = schedule.chunk ? "chunks of " + std::to_string(schedule.chunk) + " tokens" : "whole sequences";
-  if (schedule.spill != Spill::None)
-    text += schedule.spill == Spill::All ? ", checkpoints, what is trained and its state in a file"
-                                         : ", checkpoints in a file";
-  else if (schedule.spacing > 1)
-    text += ", one checkpoint in " + std::to_string(schedule.spacing) + " layers";
-  const Keep &keep = schedule.keep;
-  if (std::isfinite(keep.restPrice))
-    text +=
-        keep.layers > 0 ? ", values kept, more of them in " + std::to_string(keep.layers) + " layers" : ", values kept";
-  else if (keep.layers > 0 && std::isfinite(keep.price))
-    text += ", values kept in " + std::to_string(keep.layers) + " layers";
-  return text + ", loss in tiles of " + std::to_string(schedule.lossRows) + " x " +
-         std::to_string(schedule.lossColumns);
 }
 
 const char *getDefaultOptimizer() { return format::optimizers[0].name; }

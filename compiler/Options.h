@@ -111,9 +111,6 @@ struct Schedule {
   Keep keep;
 };
 
-/// "chunks of 64 tokens, one checkpoint in 2 layers, loss in tiles of 128 x 2048".
-std::string describeSchedule(const Schedule &schedule);
-
 /// The first of format/optimizers.h, which is not included here: what is added to it is to compile little again.
 const char *getDefaultOptimizer();
 

@@ -21,7 +21,7 @@ file. [architecture.md](architecture.md) says how they follow each other. Most o
 `%y = nn.add(%a, %b) : (!x, !x) -> !x` where `!x = tensor<?x?x576xf32, #nn.tokens>`; the others show their syntax.
 
 - *kernel*: computed at run time, by the kernel of the same name in [kernels.md](kernels.md)
-- *differentiable*: has a gradient rule, in `dialects/nn/NNGradients.cpp`; an activation in its `.td`"""
+- *differentiable*: has a gradient rule, in the `.cpp` of its subject in `dialects/nn`; an activation in its `.td`"""
 _ABOUT_PASSES = """\
 In the order of `compiler/pipeline/Pipeline.cpp`, a folder of `compiler/` each. `mebp-opt in.mlir --NAME` runs one,
 `--NAME=OPTION=VALUE` with an option; [debugging.md](debugging.md) shows how to look in between."""

@@ -60,7 +60,8 @@ inline constexpr OptionText options[] = {
     {"loss-columns", "N", "vocabulary entries in a tile of the loss", "2048"},
     {"spill", "WHAT",
      "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's state, "
-     "too); with a budget, no more than it needs (default: none; with a budget, checkpoints)"},
+     "too); with a budget, only where nothing else fits or a step is more than 5% faster for it (default: none; with a "
+     "budget, checkpoints)"},
     {"resident-limit", "SIZE", "keep at most this much of the mapped weights in memory, such as 128MiB"},
     // Of a run.
     {"lr", "X", "learning rate; with a schedule, the highest", "2e-4"},

@@ -8,6 +8,9 @@
 #include "compiler/Options.h"
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/Targets.h"
+#include "dialects/nn/Experts.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 
 #include "format/tensor_names.h"
 #include "mlir/IR/Builders.h"

@@ -4,6 +4,7 @@
 // layers that the targets name. M alone is trained, and begins with zeros: v = u M^T (RemoteAdapters.h).
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/RemoteAdapters.h"
+#include "dialects/nn/Linear.h"
 
 using namespace mlir;
 

@@ -7,6 +7,7 @@
 // 2. The sums are results of the layer's forward. The derivative of the scores comes as a port of the batch, so that
 //    differentiation makes a term of the routers' gradient of it, as of any other result's.
 #include "compiler/adapt/Passes.h"
+#include "dialects/nn/Experts.h"
 
 #include "mlir/IR/Builders.h"
 

@@ -4,6 +4,9 @@
 // --value-head): what an objective learns to expect, as PPO does. It begins at zero, so that it moves nothing at first.
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/Targets.h"
+#include "dialects/nn/Head.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/Builders.h"
 

@@ -8,6 +8,7 @@
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
 //    What is trained whole beside adapters is f32.
 #include "compiler/adapt/Passes.h"
+#include "dialects/nn/Parameters.h"
 
 #include "format/tensor_names.h"
 #include "llvm/ADT/SetVector.h"

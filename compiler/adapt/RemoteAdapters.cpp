@@ -3,6 +3,8 @@
 
 #include "compiler/Options.h"
 #include "compiler/adapt/Targets.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/RegionUtils.h"

@@ -11,6 +11,9 @@
 // after the other, and all but the last lie in the `base_layer` of the next.
 #pragma once
 
+#include "dialects/nn/Experts.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 #include "dialects/train/Train.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/UniqueVector.h"

@@ -10,6 +10,8 @@
 // 3. A target that matches nothing is an error, and so is a parameter that no block reads.
 // 4. What is `whole` is trained in any case, beside adapters, too: the head of a classifier.
 #include "compiler/adapt/Passes.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 
 #include "format/tensor_names.h"
 #include "llvm/ADT/SetVector.h"

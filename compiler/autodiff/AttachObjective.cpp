@@ -3,6 +3,9 @@
 // Gives the head what every objective is a function of: the log-probability of each row's label. An objective itself is
 // arithmetic on these outside of the programs, which take its derivative by each of them as coefficients.
 #include "compiler/autodiff/Passes.h"
+#include "dialects/nn/Activations.h"
+#include "dialects/nn/Head.h"
+#include "dialects/nn/Linear.h"
 
 #include "mlir/IR/Builders.h"
 

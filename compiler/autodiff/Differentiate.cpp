@@ -10,6 +10,7 @@
 // New ops carry the forward op's location fused with "gradient", so that a report can name the layer.
 #include "compiler/autodiff/Differentiate.h"
 
+#include "dialects/nn/Arithmetic.h"
 #include "dialects/nn/Locations.h"
 
 #include "mlir/IR/Builders.h"

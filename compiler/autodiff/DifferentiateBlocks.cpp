@@ -12,6 +12,7 @@
 //    cotangent.
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
+#include "dialects/nn/Arithmetic.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"

@@ -354,6 +354,14 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   addBlocks(module, programs, weights, projector, bundle);
   addSplit(module, bundle);
   addPlan(options, plan, *bundle.mutable_plan());
+  if (auto without = module->getAttrOfType<ArrayAttr>(withoutSpillAttribute); without && without.size() == 2) {
+    auto seconds = dyn_cast<FloatAttr>(without[0]);
+    auto bytes = dyn_cast<IntegerAttr>(without[1]);
+    if (seconds && bytes && bytes.getType().isInteger(64)) {
+      bundle.mutable_plan()->set_seconds_without_spill(seconds.getValueAsDouble());
+      bundle.mutable_plan()->set_peak_bytes_without_spill(static_cast<uint64_t>(bytes.getInt()));
+    }
+  }
   return parameters;
 }
 

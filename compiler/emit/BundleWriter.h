@@ -3,8 +3,13 @@
 
 #include "compiler/emit/WeightWriter.h"
 #include "compiler/plan/MemoryPlan.h"
+#include "dialects/nn/Parameters.h"
 
 namespace mebp {
+
+/// Of a module whose budget chose to spill: seconds and peak of the fastest plan within it that does not, or 0 and the
+/// least peak of such plans.
+constexpr llvm::StringLiteral withoutSpillAttribute = "mebp.without_spill";
 
 /// Fills in everything of a bundle but the weights' bytes; `parameters` follow the order of bundle.weights.
 llvm::SmallVector<nn::ParameterOp> buildBundle(mlir::ModuleOp module, const Options &options, const MemoryPlan &plan,

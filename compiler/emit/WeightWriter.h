@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/emit/Quantize.h"
+#include "dialects/nn/Parameters.h"
 #include "dialects/train/Train.h"
 #include "format/program.pb.h"
 

@@ -3,6 +3,8 @@
 // From nodes of ONNX to activations, element by element.
 #include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/Activations.h"
+#include "dialects/nn/ImportOps.h"
 
 #include "format/kernels.h"
 

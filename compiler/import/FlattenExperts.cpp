@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/Experts.h"
+#include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Parameters.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/FlattenTokens.h"
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/Activations.h"
+#include "dialects/nn/Arithmetic.h"
+#include "dialects/nn/Attention.h"
+#include "dialects/nn/Embeddings.h"
+#include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Norms.h"
+#include "dialects/nn/Parameters.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -8,7 +8,9 @@
 #include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/OnnxNode.h"
 #include "compiler/import/Passes.h"
+#include "dialects/nn/Linear.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSet.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "compiler/import/AxisLayout.h"
-#include "dialects/nn/NN.h"
+#include "dialects/nn/Arithmetic.h"
+#include "dialects/nn/ImportOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseMap.h"

@@ -7,7 +7,9 @@
 #include "compiler/import/GraphImporter.h"
 #include "compiler/import/Evaluate.h"
 #include "compiler/import/MaterializeConstant.h"
+#include "dialects/nn/ImportOps.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 #include "format/tasks.h"
 
 #include "llvm/Support/Path.h"

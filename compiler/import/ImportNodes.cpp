@@ -6,6 +6,7 @@
 #include "compiler/import/MaterializeConstant.h"
 #include "compiler/import/OnnxMatchers.h"
 #include "compiler/import/ResultShapes.h"
+#include "dialects/nn/ImportOps.h"
 
 #include "format/kernels.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/MaterializeConstant.h"
-#include "dialects/nn/NN.h"
+#include "dialects/nn/ImportOps.h"
 
 #include <cmath>
 

@@ -5,7 +5,7 @@
 
 #include "compiler/import/HostTensor.h"
 #include "compiler/import/onnx.pb.h"
-#include "dialects/nn/NN.h"
+#include "dialects/nn/Parameters.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
 

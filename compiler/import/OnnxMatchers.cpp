@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/OnnxMatchers.h"
 
+#include "dialects/nn/Parameters.h"
+
 using namespace mlir;
 using namespace mebp;
 

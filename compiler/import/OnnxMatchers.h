@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/import/AxisLayout.h"
-#include "dialects/nn/NN.h"
+#include "dialects/nn/ImportOps.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace mebp {

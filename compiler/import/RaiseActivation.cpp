@@ -2,6 +2,7 @@
 //
 // Silu, gelu and xIELU as their formulas are spelled out, and the gated units made with activations and sigmoids.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
 #include "format/activations.h"
 
 #include <cmath>

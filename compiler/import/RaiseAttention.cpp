@@ -5,6 +5,8 @@
 // the window, factors on q and k the scale, and repeated heads vanish. A fourth operand [H] are sinks: scores without a
 // key, which the softmax has as a last column. Slopes are those of a bias by position (ALiBi), one for each head.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include <cmath>

@@ -4,6 +4,7 @@
 // into [B·H,..] moves behind what reads it, until it meets the one that parts them again, and both vanish:
 // RaiseAttention.cpp then finds [B,H,T,d].
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -4,6 +4,8 @@
 // multiplies each slot of a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A
 // gate of one number, σ(g) x, is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

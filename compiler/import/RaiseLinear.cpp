@@ -2,6 +2,8 @@
 //
 // Linear(x, weight, bias) {transposed}: `transposed` where the weight is stored in by out.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Parameters.h"
 
 using namespace mlir;
 using namespace mebp;

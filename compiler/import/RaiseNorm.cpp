@@ -2,6 +2,7 @@
 //
 // RMS norm and layer norm, as their formulas are spelled out.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -3,6 +3,7 @@
 // Rotary embeddings: RotaryEmbedding(x) {frequencies, scale, position_axis, interleaved, apart, inverse}, the axis
 // counted from the back. Pairs lie in halves, or one after the other; of those, `apart` are in halves afterwards.
 #include "compiler/import/OnnxMatchers.h"
+#include "dialects/nn/ImportOps.h"
 
 using namespace mlir;
 using namespace mebp;

@@ -2,6 +2,7 @@
 //
 // The bytes of an ONNX file's tensors: typed fields, raw data, or a place in a file beside it.
 #include "compiler/import/OnnxFile.h"
+#include "dialects/nn/Parameters.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

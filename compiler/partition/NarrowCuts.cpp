@@ -9,7 +9,7 @@
 // 3. Cut at all of them, then look for the longest periodic run of segments; a period is a layer.
 #include "compiler/partition/NarrowCuts.h"
 
-#include "dialects/nn/NN.h"
+#include "dialects/nn/Parameters.h"
 
 using namespace mlir;
 

@@ -12,7 +12,10 @@
 //    parameter is known by its name without the scope that all of the block lies in.
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
+#include "dialects/nn/Activations.h"
+#include "dialects/nn/Linear.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"

@@ -8,6 +8,7 @@
 //    and so on where there are several); blocks refer to them and take that block's names for their parameters, the
 //    others are erased.
 #include "compiler/partition/Passes.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/MapVector.h"

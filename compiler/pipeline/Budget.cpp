@@ -39,7 +39,7 @@ LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, Emi
     trained += (options.full.isChosen ? " (what is trained takes " : " (the adapter takes ") +
                formatMegabytes(memory.trainables) + ")";
   return emitError() << "this model needs at least " << formatMegabytes(smallest.peakBytes) << " ("
-                     << describeSchedule(smallest.schedule) << "); give that much, or a shorter --seq-len than "
+                     << describe(smallest) << "); give that much, or a shorter --seq-len than "
                      << options.shape.sequence << trained << suggestLessState(memory, options.training)
                      << suggestSpilling(memory, options.training);
 }
@@ -51,9 +51,16 @@ FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, co
   FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
   if (failed(chooser))
     return failure();
-  if (std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill))
+  std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill);
+  if (!choice)
+    return refuse(*chooser, options, emitError);
+  if (choice->schedule.spill == Spill::None)
     return *choice;
-  return refuse(*chooser, options, emitError);
+  if (std::optional<Choice> other = chooser->chooseFastest(options.training.budget, Spill::None))
+    choice->withoutSpill = WithoutSpill{other->seconds, other->peakBytes};
+  else
+    choice->withoutSpill = WithoutSpill{0, chooser->chooseSmallest(Spill::None).peakBytes};
+  return *choice;
 }
 
 FailureOr<std::string> suggestTwice(ModuleOp module, const Options &options, const PlanInputs &inputs) {

@@ -4,18 +4,19 @@
 //
 // Terms: a schedule's peak is that of a plan (SessionMemory.h) with the checkpoints that its spacing keeps and the
 // scratch, in the arena or on a device, of the program that needs the most. Its time is predicted by the cost model;
-// spacing adds the forward of every block whose checkpoint is not kept. A plan that spills wears the disk, so it is
-// taken only where none that does not spill fits, and the optimizer's state goes only where checkpoints alone are not
-// enough.
+// spacing adds the forward of every block whose checkpoint is not kept, and spilling what a disk takes for it. Spilling
+// wears the disk, so it has to be worth something: a plan that does not spill is taken where it takes at most 5 %
+// longer than the fastest. So a larger budget can make a step slower by 5 %, and never by more.
 // 1. For each chunk size, with each choice of values that layers keep (compiler/keep), and for each tile of the loss,
 //    lower a copy of the module, and note scratch and time of the layers' programs or of the head's.
 // 2. Look at every combination with every spacing, and of two neighbouring choices of what is kept with every number of
 //    layers that keep more. There are some ten thousand, and each is a sum.
-// 3. Take the fastest that fits, and of equally fast ones the one with the lowest peak. For all budgets at once these
-//    are the frontier.
+// 3. Go through them from the lowest peak up, as a growing budget would, and note each that becomes the one to take, of
+//    equally fast ones that with the lowest peak. These are the frontier, and a budget gets the last that fits it.
 #include "compiler/pipeline/ChooseSchedule.h"
 
 #include "compiler/keep/Prices.h"
+#include "compiler/pipeline/DescribeSchedule.h"
 #include "compiler/pipeline/PriceRecomputation.h"
 #include "compiler/plan/RemoteMemory.h"
 #include "compiler/plan/Scratch.h"
@@ -36,6 +37,7 @@ struct Tile {
 constexpr Tile lossTiles[] = {{128, 2048}, {256, 2048}, {512, 2048}, {64, 2048}, {64, 1024},
                               {32, 1024},  {32, 512},   {16, 512},   {16, 128}};
 constexpr int64_t smallestChunk = 16;
+constexpr double spillsFor = 1.05; // times the seconds of the fastest plan
 
 /// Its backward adds to the keys of later chunks, which no order of chunks makes right: it runs on whole sequences.
 bool readsLater(ModuleOp module) {
@@ -56,6 +58,10 @@ std::vector<int64_t> listChunks(ModuleOp module, int64_t sequence) {
 }
 
 } // namespace
+
+std::string describe(const Choice &choice) {
+  return describeSchedule(choice.schedule, choice.layers, choice.valueBytes);
+}
 
 FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const PlanInputs &inputs,
                                                    Search search) {
@@ -151,6 +157,8 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;
   choice.seconds = seconds.total(memory, rates);
+  choice.fileBytes = memory.file();
+  choice.layers = memory.forwardOnly ? 0 : memory.layers;
   return choice;
 }
 
@@ -193,35 +201,41 @@ void ScheduleChooser::addKept(std::vector<Choice> &choices) const {
 }
 
 std::optional<Choice> ScheduleChooser::chooseFastest(uint64_t budget, Spill most) const {
-  std::optional<Choice> best;
-  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All}) {
-    if (best || spill > most)
+  std::optional<Choice> last;
+  for (Choice &choice : listFrontier(most)) {
+    if (choice.peakBytes > budget)
       break;
-    for (const Choice &choice : listChoices(spill))
-      if (choice.peakBytes <= budget &&
-          (!best || std::tie(choice.seconds, choice.peakBytes) < std::tie(best->seconds, best->peakBytes)))
-        best = choice;
+    last = std::move(choice);
   }
-  return best;
+  return last;
 }
 
 std::vector<Choice> ScheduleChooser::listFrontier(Spill most) const {
-  std::vector<Choice> frontier; // from the highest peak down, for a plan that spills comes below all that do not
-  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All}) {
-    if (spill > most)
-      break;
-    std::vector<Choice> choices = listChoices(spill);
-    llvm::sort(choices, [](const Choice &left, const Choice &right) {
-      return std::tie(left.peakBytes, left.seconds) < std::tie(right.peakBytes, right.seconds);
-    });
-    const uint64_t below = frontier.empty() ? UINT64_MAX : frontier.back().peakBytes;
-    std::vector<Choice> faster;
-    for (const Choice &choice : choices)
-      if (choice.peakBytes < below && (faster.empty() || choice.seconds < faster.back().seconds))
-        faster.push_back(choice);
-    frontier.insert(frontier.end(), faster.rbegin(), faster.rend());
+  std::vector<Choice> choices, frontier;
+  for (Spill spill : {Spill::None, Spill::Checkpoints, Spill::All})
+    if (spill <= most)
+      llvm::append_range(choices, listChoices(spill));
+  // Stable: of equals, the same one is taken whatever else is looked at.
+  llvm::stable_sort(choices, [](const Choice &left, const Choice &right) {
+    return std::tie(left.peakBytes, left.seconds) < std::tie(right.peakBytes, right.seconds);
+  });
+  const Choice *fastest = nullptr, *unspilled = nullptr; // of those that fit
+  auto keepFaster = [](const Choice *&best, const Choice &choice) {
+    if (!best || choice.seconds < best->seconds)
+      best = &choice;
+  };
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice &choice = choices[i];
+    keepFaster(fastest, choice);
+    if (choice.schedule.spill == Spill::None)
+      keepFaster(unspilled, choice);
+    if (i + 1 < choices.size() && choices[i + 1].peakBytes == choice.peakBytes)
+      continue;
+    const bool spills = !unspilled || unspilled->seconds > spillsFor * fastest->seconds;
+    const Choice &chosen = spills ? *fastest : *unspilled;
+    if (chosen.peakBytes == choice.peakBytes) // else it was chosen for less
+      frontier.push_back(chosen);
   }
-  std::reverse(frontier.begin(), frontier.end());
   return frontier;
 }
 

@@ -10,14 +10,26 @@
 
 namespace mebp {
 
+/// The fastest plan that writes nothing to a disk.
+struct WithoutSpill {
+  double seconds = 0; // 0: none fits
+  uint64_t peakBytes = 0;
+};
+
 /// A schedule with what it costs.
 struct Choice {
   Schedule schedule;
   uint64_t peakBytes = 0;
-  uint64_t valueBytes = 0; // of these, what layers keep for their backward
-  std::string keptValues;  // what that is, of the layers that keep the most
-  double seconds = 0;      // of a step, predicted
+  uint64_t valueBytes = 0;                  // of these, what layers keep for their backward
+  std::string keptValues;                   // what that is, of the layers that keep the most
+  double seconds = 0;                       // of a step, predicted
+  uint64_t fileBytes = 0;                   // that it writes to a disk
+  uint64_t layers = 0;                      // that have an input for the backward, in memory or on the disk
+  std::optional<WithoutSpill> withoutSpill; // within the same budget, where it chose to spill
 };
+
+/// What the choice does, in words.
+std::string describe(const Choice &choice);
 
 /// What a search looks at, beside the loss's tiles: all there is; nothing that layers keep, which the smallest plan
 /// does not; nothing but that, with whole sequences.
@@ -33,14 +45,15 @@ public:
   static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const Options &options,
                                                  const PlanInputs &inputs, Search search = Search::All);
 
-  /// The fastest whose peak is at most `budget` bytes, of those that spill the least; nothing where there is none. It
-  /// spills at most `most`.
+  /// The fastest whose peak is at most `budget` bytes, and of those that take up to 5 % longer the fastest that
+  /// spills nothing; nothing where none fits. It spills at most `most`.
   std::optional<Choice> chooseFastest(uint64_t budget, Spill most) const;
   /// The one that a plan without a budget has.
   Choice getUsual() const { return evaluate(chunks.front(), tiles.front(), 1, Spill::None); }
   /// The one with the lowest peak.
   Choice chooseSmallest(Spill most) const;
-  /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help.
+  /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help: a
+  /// budget gets the last one that fits it.
   std::vector<Choice> listFrontier(Spill most) const;
   /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
   const MemoryPlan &getFixedPlan() const { return fixedPlan; }

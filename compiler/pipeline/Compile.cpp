@@ -15,6 +15,7 @@
 #include "compiler/pipeline/PrintWire.h"
 #include "compiler/split/Places.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 #include "format/adapters.h"
 #include "format/byte_size.h"
 #include "format/machine.h"
@@ -62,6 +63,8 @@ public:
   }
 
   LogicalResult run() {
+    if (!compilation.budgetReason.empty())
+      emitNote() << compilation.budgetOption << ": " << compilation.budgetReason;
     if (failed(check(checkPlanFile(compilation.planJson, compilation.input))))
       return failure();
     if (isProgramText(compilation.input))
@@ -215,19 +218,21 @@ private:
     if (failed(longest))
       return failure();
     llvm::outs() << longest->sequence << " tokens train in " << format::formatMegabytes(longest->choice.peakBytes)
-                 << ": " << describeSchedule(longest->choice.schedule) << "\n";
+                 << ": " << describe(longest->choice) << "\n";
     if (longest->sequence == sequenceLimit)
       llvm::outs() << "that is the longest sequence that the model supports\n";
     return success();
   }
 
   LogicalResult sayFrontier() {
+    const uint64_t weights = countWeightBytes(*module);
     FailureOr<std::vector<Choice>> frontier = findFrontier(*module, options, inputs);
     if (failed(frontier) || failed(check(writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) {
-          printFrontierJson(stream, *frontier);
+          printFrontierJson(stream, *frontier, weights);
         }))))
       return failure();
-    printFrontier(llvm::outs(), *frontier);
+    const uint64_t limit = options.training.residentLimit;
+    printFrontier(llvm::outs(), *frontier, limit ? std::min(limit, weights) : weights);
     return success();
   }
 
@@ -238,6 +243,12 @@ private:
       if (failed(choice))
         return failure();
       options.schedule = choice->schedule;
+      if (const std::optional<WithoutSpill> &without = choice->withoutSpill) {
+        Builder builder(&context);
+        const auto peak = static_cast<int64_t>(without->peakBytes);
+        (*module)->setAttr(withoutSpillAttribute, builder.getArrayAttr({builder.getF64FloatAttr(without->seconds),
+                                                                        builder.getI64IntegerAttr(peak)}));
+      }
     } else if (maySuggestTwice()) {
       FailureOr<std::string> found = suggestTwice(*module, options, inputs);
       if (failed(found))

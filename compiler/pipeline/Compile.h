@@ -17,6 +17,7 @@ struct Compilation {
   std::optional<int64_t> generateLength;  // empty: the bundle does not generate text
   Options options;                        // but for the shape, which the above decide
   std::string budgetOption;               // "--memory-budget 64MiB": where the budget comes from; empty without one
+  std::string budgetReason;               // why it is that much, where nobody gave a size
   bool findLongest = false;               // say how long a sequence trains in the budget, and stop
   bool showFrontier = false;              // say what each budget buys, and stop
   std::string rates;                      // a file; "none": estimates; empty: the default file, where it is there

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/PrintPlan.h"
 
-#include "compiler/Options.h"
-
+#include "compiler/pipeline/DescribeSchedule.h"
+#include "format/ports.h"
+#include "format/python_memory.h"
 #include "format/readable.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -33,6 +34,49 @@ llvm::json::Array toJson(const Buffers &buffers) {
   return array;
 }
 
+/// How many layers keep an input for their backward, in memory or on a disk.
+uint64_t countLayers(const format::Bundle &bundle) {
+  if (isForwardOnly(bundle.plan().optimizer()))
+    return 0;
+  return llvm::count_if(bundle.blocks(), [](const format::Block &block) {
+    return block.kind() == format::Block::LAYER &&
+           llvm::any_of(block.programs(),
+                        [](const format::BlockProgram &program) { return program.name() == format::forwardProgram; });
+  });
+}
+
+std::string describe(const format::Bundle &bundle) {
+  const format::Plan &plan = bundle.plan();
+  Schedule schedule;
+  schedule.chunk = plan.chunk();
+  schedule.spacing = plan.spacing();
+  schedule.lossRows = plan.loss_rows();
+  schedule.lossColumns = plan.loss_columns();
+  schedule.spill = getSpill(plan);
+  uint64_t values = 0;
+  for (const format::Buffer &buffer : plan.buffers())
+    values += buffer.name() == "kept" ? buffer.bytes() : 0;
+  return describeSchedule(schedule, countLayers(bundle), values);
+}
+
+/// What a process has in all that runs such a plan from Python.
+void printTogether(llvm::raw_ostream &stream, const format::Bundle &bundle) {
+  const format::Plan &plan = bundle.plan();
+  const uint64_t limit = plan.resident_limit(), all = bundle.weights_bytes();
+  printRow(stream, "Python", format::pythonBytes, "about; what mebp train adds, with little data");
+  printRow(stream, "together", plan.peak_bytes() + (limit ? std::min(limit, all) : all) + format::pythonBytes,
+           "peak, weights and Python");
+}
+
+/// Of a plan that spills although nobody asked for more than a budget.
+std::string describeWithoutSpill(const format::Plan &plan) {
+  const double peak = static_cast<double>(plan.peak_bytes_without_spill()) / 1e6;
+  if (plan.seconds_without_spill() == 0)
+    return llvm::formatv("  no plan within the budget writes nothing: --spill none needs {0:f2} MB", peak);
+  return llvm::formatv("  the fastest plan that writes nothing (--spill none) takes {0:f2} s a step and {1:f2} MB",
+                       plan.seconds_without_spill(), peak);
+}
+
 void printGeneration(llvm::raw_ostream &stream, const format::Bundle &bundle) {
   const format::Plan &plan = bundle.plan();
   stream << llvm::formatv("generating text, prompt and answer up to {0} tokens:\n", bundle.model().positions());
@@ -51,11 +95,9 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
                           model.name().empty() ? "model" : format::readable(model.name()), model.batch(),
                           model.sequence(), bundle.blocks_size(), bundle.programs_size());
   const bool onDevice = format::findDevice(plan.device())->placesValues;
-  Schedule schedule{plan.chunk(), plan.spacing(), plan.loss_rows(), plan.loss_columns(), getSpill(plan), {}};
-  stream << "  " << describeSchedule(schedule)
-         << llvm::formatv(plan.calibrated() ? "; predicted {0:f2} s a step (calibrated on this machine)\n"
-                                            : "; estimated {0:f2} s a step\n",
-                          plan.predicted_seconds());
+  stream << llvm::formatv(plan.calibrated() ? "  predicted {0:f2} s a step (calibrated on this machine): {1}\n"
+                                            : "  estimated {0:f2} s a step: {1}\n",
+                          plan.predicted_seconds(), describe(bundle));
   printRow(stream, "process", plan.process_bytes(), "the runtime itself");
   for (const format::Buffer &buffer : plan.buffers())
     printRow(stream, buffer.name(), buffer.bytes(), buffer.source());
@@ -66,8 +108,12 @@ void printPlan(llvm::raw_ostream &stream, const format::Bundle &bundle, bool exp
                     : "mapped from disk, read only; not counted in the peak");
   if (plan.resident_limit())
     printRow(stream, "resident limit", plan.resident_limit(), "of the weights, in memory at once");
+  if (!onDevice)
+    printTogether(stream, bundle);
   if (plan.file_bytes())
-    printRow(stream, "spilled", plan.file_bytes(), "written to a file in each step and read back");
+    printRow(stream, "written to disk", plan.file_bytes(), "in each step, and read back");
+  if (plan.peak_bytes_without_spill())
+    stream << describeWithoutSpill(plan) << "\n";
   if (plan.in_flight_bytes())
     printRow(stream, "in flight", plan.in_flight_bytes(), "each micro-batch beyond the first, of --in-flight N");
   if (plan.generation_peak_bytes())
@@ -93,6 +139,7 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"peak_bytes", static_cast<int64_t>(plan.peak_bytes())},
       {"process_bytes", static_cast<int64_t>(plan.process_bytes())},
       {"weights_bytes", static_cast<int64_t>(bundle.weights_bytes())},
+      {"python_bytes", static_cast<int64_t>(format::pythonBytes)},
       {"threads", plan.threads()},
       {"optimizer", plan.optimizer()},
       {"momentum", plan.momentum()},
@@ -102,6 +149,8 @@ void printPlanJson(llvm::raw_ostream &stream, const format::Bundle &bundle) {
       {"spill_checkpoints", plan.spill_checkpoints()},
       {"spill_optimizer", plan.spill_optimizer()},
       {"file_bytes", static_cast<int64_t>(plan.file_bytes())},
+      {"seconds_without_spill", plan.seconds_without_spill()},
+      {"peak_bytes_without_spill", static_cast<int64_t>(plan.peak_bytes_without_spill())},
       {"resident_limit", static_cast<int64_t>(plan.resident_limit())},
       {"live_bytes", static_cast<int64_t>(plan.live_bytes())},
       {"predicted_seconds", plan.predicted_seconds()},

@@ -7,6 +7,7 @@
 
 #include "compiler/Options.h"
 #include "compiler/plan/StoredWeights.h"
+#include "dialects/nn/Parameters.h"
 #include "format/optimizers.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"

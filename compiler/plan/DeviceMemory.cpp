@@ -12,6 +12,7 @@
 
 #include "compiler/plan/Lifetimes.h"
 #include "compiler/plan/StoredWeights.h"
+#include "dialects/nn/Parameters.h"
 #include "format/device_memory.h"
 
 using namespace mlir;

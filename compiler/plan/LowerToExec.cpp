@@ -9,6 +9,7 @@
 //    (format/kernels.h): so a tile of logits has as many columns as the slice of the weight has rows. What no operand
 //    shares is as large as its type, or, of tokens, as what a trip of the enclosing loop covers.
 #include "compiler/plan/Passes.h"
+#include "dialects/nn/Embeddings.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -7,6 +7,7 @@
 #include "compiler/plan/StepPorts.h"
 #include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
+#include "dialects/nn/Parameters.h"
 #include "format/alignment.h"
 #include "format/kernels.h"
 #include "format/optimizers.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialects/exec/Exec.h"
+#include "dialects/nn/Parameters.h"
 #include "format/storage.h"
 
 namespace mebp {

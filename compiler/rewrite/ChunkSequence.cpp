@@ -16,6 +16,7 @@
 // An op that does not say which rows it uses is refused, and so is what no order of chunks makes right.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
+#include "dialects/nn/Arithmetic.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"

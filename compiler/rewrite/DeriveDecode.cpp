@@ -12,6 +12,8 @@
 // 3. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
 #include "compiler/rewrite/Passes.h"
 
+#include "dialects/nn/Attention.h"
+#include "dialects/nn/Experts.h"
 #include "dialects/nn/Kernels.h"
 #include "format/kernels.h"
 #include "mlir/IR/Builders.h"

@@ -8,6 +8,9 @@
 // A layer has one of each. What is added to a layer that has its addend already stays a sum of its own.
 #include "compiler/rewrite/LowRank.h"
 #include "compiler/rewrite/Passes.h"
+#include "dialects/nn/Arithmetic.h"
+#include "dialects/nn/Experts.h"
+#include "dialects/nn/Linear.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

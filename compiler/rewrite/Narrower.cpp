@@ -12,6 +12,9 @@
 //    up, is kept for other readers alone: the product may round it (nn.linear_input_gradient's `narrow`).
 #include "compiler/rewrite/Narrower.h"
 
+#include "dialects/nn/Arithmetic.h"
+#include "dialects/nn/Linear.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 

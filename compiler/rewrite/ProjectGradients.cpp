@@ -11,6 +11,8 @@
 // 3. In the backward itself a projector takes the place of the sketch.
 #include "compiler/Options.h"
 #include "compiler/rewrite/Passes.h"
+#include "dialects/nn/Linear.h"
+#include "dialects/nn/Parameters.h"
 
 #include "format/projection.h"
 #include "mlir/IR/Builders.h"

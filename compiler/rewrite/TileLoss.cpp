@@ -18,6 +18,9 @@
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/LowRank.h"
 #include "compiler/rewrite/Passes.h"
+#include "dialects/nn/Arithmetic.h"
+#include "dialects/nn/Head.h"
+#include "dialects/nn/Linear.h"
 
 #include <limits>
 

@@ -6,6 +6,7 @@
 // 2. what flows in from the device may do so once, at the first block of the server, and likewise what flows back.
 #include "compiler/split/Passes.h"
 #include "compiler/split/Places.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

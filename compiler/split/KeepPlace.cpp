@@ -4,6 +4,7 @@
 // both halves number them alike; so do frozen parameters that nobody binds, which tell of what the other place has.
 #include "compiler/split/Passes.h"
 #include "compiler/split/Places.h"
+#include "dialects/nn/Parameters.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringSet.h"

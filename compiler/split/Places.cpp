@@ -3,6 +3,7 @@
 
 #include "compiler/split/Passes.h"
 #include "dialects/exec/Exec.h"
+#include "dialects/nn/Parameters.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"

@@ -7,15 +7,12 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/TensorEncoding.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 #include "dialects/nn/Kernels.h"
 #include "dialects/nn/Sequence.h"
-#include "format/activations.h"
-#include "format/weight_format.h"
 
 #include "dialects/nn/NNDialect.h.inc"
 #include "dialects/nn/NNInterfaces.h.inc"
@@ -35,16 +32,6 @@ inline int64_t getCapacity(mlir::Type type) {
   int64_t sequence = llvm::cast<mlir::RankedTensorType>(type).getShape()[1];
   return mlir::ShapedType::isDynamic(sequence) ? 0 : sequence;
 }
-
-/// The cotangent of an activation's input: the op of its name with _gradient behind it, and its attributes.
-mlir::Value buildActivationGradient(mlir::OpBuilder &builder, mlir::Operation *activation, mlir::Value cotangent);
-
-} // namespace mebp::nn
-
-#define GET_OP_CLASSES
-#include "dialects/nn/NNOps.h.inc"
-
-namespace mebp::nn {
 
 /// The last size of a ranked tensor: features of an activation, inputs of a weight.
 inline int64_t features(mlir::Value value) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activations, each with its pullback, and gated units. Included by NNOps.td.
+// Activations, each with its pullback, and gated units.
 #ifndef MEBP_NN_ACTIVATION_OPS
 #define MEBP_NN_ACTIVATION_OPS
+
+include "dialects/nn/NNBase.td"
+
+//===- Activations -----------------------------------------------------------------------------------------------===//
 
 // NAMEOp, and NAMEGradientOp for its pullback, with the same attributes.
 multiclass NN_Activation<string mnemonic, string what, string equation, string pullback, dag attributes = (ins),

@@ -18,6 +18,19 @@ def NN_Dialect : Dialect {
     through carries its gradient rule in `DifferentiableOpInterface`.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let extraClassDeclaration = [{
+    // Each in the file of its subject.
+    void registerActivations();
+    void registerArithmetic();
+    void registerAttention();
+    void registerEmbeddings();
+    void registerExperts();
+    void registerHead();
+    void registerImportOps();
+    void registerLinear();
+    void registerNorms();
+    void registerParameters();
+  }];
 }
 
 #endif

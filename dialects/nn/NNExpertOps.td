@@ -2,9 +2,12 @@
 //
 // Mixtures of experts. A token has J slots, one for each expert that it is sent to. What a slot has lies in the token's
 // own row, slot after slot: so every value has a row for each token, and no size depends on which experts are chosen.
-// Included by NNOps.td.
 #ifndef MEBP_NN_EXPERT_OPS
 #define MEBP_NN_EXPERT_OPS
+
+include "dialects/nn/NNBase.td"
+
+//===- Experts ---------------------------------------------------------------------------------------------------===//
 
 def NN_RouteOp : NN_KernelOp<"route", [Differentiable]> {
   let summary = "The experts of each token, and how much each counts";

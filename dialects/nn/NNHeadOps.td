@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of NNOps.td: the head's log-probabilities, and the kernels that they become.
+// The head's log-probabilities, and the kernels that they become.
 #ifndef MEBP_NN_HEAD_OPS
 #define MEBP_NN_HEAD_OPS
+
+include "dialects/nn/NNBase.td"
 
 //===- Objective -------------------------------------------------------------------------------------------------===//
 

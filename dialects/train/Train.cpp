@@ -8,6 +8,7 @@ using namespace mlir;
 using namespace mebp;
 using namespace mebp::train;
 
+#include "dialects/nn/Parameters.h"
 #include "dialects/train/TrainDialect.cpp.inc"
 #include "dialects/train/TrainEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

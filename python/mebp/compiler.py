@@ -99,11 +99,13 @@ def compile(
     router_aux_loss_coef: add so many times the loss of how unevenly a mixture's experts are used, as transformers does
         with output_router_logits; None for no such loss.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
-    memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB".
+    memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB"; "auto" for three quarters of
+        the memory that is free.
     chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
     checkpoint_spacing: every how many layers an input is kept; the others are computed again.
     spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", what is trained and the optimizer's
-        state, too. Within a budget no more than it needs; None for "none" or, within a budget, "checkpoints".
+        state, too. Within a budget only where nothing else fits or a step is more than 5% faster for it; None for
+        "none" or, within a budget, "checkpoints".
     resident_limit: the most of the mapped weights that a run holds in memory at once, in bytes or as text.
     rates: the file of mebp calibrate that times are predicted by, or "none" to estimate them; None for this machine's
         own, where it is there. A schedule that is chosen within a budget may depend on it.
@@ -166,10 +168,19 @@ def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
 
 def find_frontier(model: Path, options: Mapping[str, object]) -> list[dict]:
     """What mebpc --frontier finds: peak_bytes and seconds of each plan, among others. Raises mebp.Error likewise."""
-    with scratch_folder(Path(tempfile.gettempdir()), "mebp-frontier-") as folder:
-        found = folder / "frontier.json"
-        _run_mebpc(str(model), "--frontier", "--plan-json", str(found), *as_arguments(options))
-        return read_json(found, "report it")["frontier"]
+    return _read_plan(model, "--frontier", options)["frontier"]
+
+
+def find_generation_peak(model: Path, options: Mapping[str, object]) -> int:
+    """What a process needs, in bytes, that generates text by such a bundle, whose plan has no say in it."""
+    return _read_plan(model, "--plan-only", options)["generation_peak_bytes"]
+
+
+def _read_plan(model: Path, what: str, options: Mapping[str, object]) -> dict:
+    with scratch_folder(Path(tempfile.gettempdir()), "mebp-plan-") as folder:
+        file = folder / "plan.json"
+        _run_mebpc(str(model), what, "--plan-json", str(file), *as_arguments(options))
+        return read_json(file, "report it")
 
 
 def check_options(options: Mapping[str, object]) -> None:

@@ -27,6 +27,7 @@ class Plan(dict):
         super().__init__(
             **plan,
             weights_bytes=description["weights_bytes"],
+            python_bytes=description["python_bytes"],
             **figures,
             arenas={buffer["name"]: buffer["bytes"] for buffer in buffers},
             chunk_sizes=chunk_sizes,
@@ -58,16 +59,34 @@ class Plan(dict):
         rows.append(
             ["weights", megabytes(self["weights_bytes"]), "", "mapped from disk, read only; not counted in the peak"]
         )
+        if "device" not in self["arenas"]:  # which has the weights, too
+            rows += self._together(own)
         if self["in_flight_bytes"]:
             more = "each micro-batch in flight beyond the first, where a step has several"
             rows.append(["in flight", megabytes(self["in_flight_bytes"]), "", more])
         if self["file_bytes"]:
-            rows.append(["spilled", megabytes(self["file_bytes"]), "", "written to a file in each step and read back"])
+            rows.append(["written to disk", megabytes(self["file_bytes"]), "", "in each step, and read back"])
+        if self["peak_bytes_without_spill"]:
+            rows.append(["without writing", megabytes(self["peak_bytes_without_spill"]), "", self._without_spill()])
         title = (
             f"planned peak: {megabytes(self['peak_bytes'])} MB ({self['optimizer']}, batch {self._model['batch']}, "
             f"up to {self._model['sequence']} tokens)"
         )
         return Table(title, ["what", "MB", "share", ""], rows)
+
+    def _together(self, peak: int) -> list[list[str]]:
+        weights = min(self["weights_bytes"], self["resident_limit"] or self["weights_bytes"])
+        everything = peak + weights + self["python_bytes"]
+        return [
+            ["Python", megabytes(self["python_bytes"]), "", "about; what mebp train adds, with little data"],
+            ["together", megabytes(everything), "", "peak, weights and Python"],
+        ]
+
+    def _without_spill(self) -> str:
+        seconds = self["seconds_without_spill"]
+        if not seconds:
+            return "the least that a plan needs which writes nothing (--spill none)"
+        return f"the fastest plan within the budget that writes nothing (--spill none): {seconds:.2f} s a step"
 
     def _fullest(self) -> Table:
         values = self["at_peak"]

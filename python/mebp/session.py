@@ -192,11 +192,14 @@ class Session(Sequences):
         peak_bytes: anonymous and written memory of a process that only trains; process_bytes: of it, the runtime's own.
         arenas: what the rest is made of, by name.
         weights_bytes: the mapped weights, which are read alone: beside the peak, not in it.
+        python_bytes: about what a process of mebp train has beside both, with little data.
         session_bytes: this session's arena, with room for all gradients where it returns, sums or clips them.
         planned_peak_bytes: what peak_bytes is with this session's options and threads.
         chunk_sizes: "chunk", rows of one along the sequence (0: not chunked); "loss_rows", "loss_columns", of the loss.
         spacing: every how many layers a checkpoint is kept. budget_bytes: what was asked for; 0: nothing.
         spill_checkpoints, spill_optimizer: they are in a file instead; file_bytes: written to it in each step.
+        seconds_without_spill, peak_bytes_without_spill: if a budget chose that, of the fastest plan that writes
+            nothing; 0 seconds: none fits the budget, and this is the least that one needs.
         resident_limit: of the mapped weights, a run holds no more in memory at once; 0: the system decides.
         live_bytes: what a step needs at its fullest moment; peak_bytes is that and the gaps between values.
         at_peak: the values in use where the scratch arena is fullest.

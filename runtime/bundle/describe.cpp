@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "format/channels.h"
+#include "format/python_memory.h"
 #include "format/storage.h"
 #include "format/tasks.h"
 #include "runtime/bundle/describe_program.h"
@@ -79,6 +80,8 @@ static Json describePlan(const format::Plan &plan) {
           {"spill_checkpoints", plan.spill_checkpoints()},
           {"spill_optimizer", plan.spill_optimizer()},
           {"file_bytes", plan.file_bytes()},
+          {"seconds_without_spill", plan.seconds_without_spill()},
+          {"peak_bytes_without_spill", plan.peak_bytes_without_spill()},
           {"resident_limit", plan.resident_limit()},
           {"live_bytes", plan.live_bytes()},
           {"predicted_seconds", plan.predicted_seconds()},
@@ -163,6 +166,7 @@ std::string describeBundle(const format::Bundle &bundle) {
                       {"model", describeModel(bundle.model())},
                       {"plan", describePlan(bundle.plan())},
                       {"weights_bytes", bundle.weights_bytes()},
+                      {"python_bytes", format::pythonBytes},
                       {"blocks", blocks},
                       {"programs", programs},
                       {"weights", weights},

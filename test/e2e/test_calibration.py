@@ -122,7 +122,7 @@ def test_a_plan_says_whether_the_machine_was_measured(exported, found, tmp_path)
     assert not plan(exported, tmp_path, "--rates", "none")["calibrated"]
     assert " s a step (calibrated on this machine)" in mebpc(exported, "--rates", rates).stdout
     uncalibrated = mebpc(exported, "--rates", "none").stdout
-    assert "; estimated " in uncalibrated and "calibrated on" not in uncalibrated
+    assert "  estimated " in uncalibrated and "calibrated on" not in uncalibrated
 
 
 def test_a_bundle_says_it_too(exported, found, tmp_path):
@@ -136,7 +136,7 @@ def test_a_bundle_says_it_too(exported, found, tmp_path):
 
 def test_takes_the_cached_rates_by_itself(exported, found, tmp_path):
     cache = {"MEBP_CACHE": str(tmp_path)}
-    assert "; estimated " in mebpc(exported, **cache).stdout
+    assert "  estimated " in mebpc(exported, **cache).stdout
     run = subprocess.run(
         [*MEBP, "calibrate", "--quick", "--threads", "1"],
         capture_output=True,
@@ -146,19 +146,19 @@ def test_takes_the_cached_rates_by_itself(exported, found, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     with_cache = mebpc(exported, **cache)
-    assert "; predicted " in with_cache.stdout and with_cache.stderr == ""
-    assert "; estimated " in mebpc(exported, "--rates", "none", **cache).stdout
+    assert "  predicted " in with_cache.stdout and with_cache.stderr == ""
+    assert "  estimated " in mebpc(exported, "--rates", "none", **cache).stdout
 
 
 def test_another_processors_rates_are_not_taken_unasked(exported, found, tmp_path):
     path = write(tmp_path / "rates.json", found, processor="Abacus")
     run = mebpc(exported, MEBP_CACHE=str(tmp_path))
-    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.returncode == 0 and "  estimated " in run.stdout
     assert run.stderr == (
         f"mebpc: note: {path} was measured on another processor (Abacus), so times are estimates; "
         "run mebp calibrate again\n"
     )
-    assert "; predicted " in mebpc(exported, "--rates", path).stdout  # whoever names it means it
+    assert "  predicted " in mebpc(exported, "--rates", path).stdout  # whoever names it means it
 
 
 BROKEN = {
@@ -181,7 +181,7 @@ def test_a_broken_file_is_refused_or_passed_over(message, exported, found, tmp_p
     assert run.returncode == 2 and run.stdout == ""
     assert run.stderr == f"mebpc: --rates {path}: {message}; run mebp calibrate again\n"
     run = mebpc(exported, MEBP_CACHE=str(tmp_path))
-    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.returncode == 0 and "  estimated " in run.stdout
     assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
 
 
@@ -209,7 +209,7 @@ def test_what_somebody_planted_is_refused_or_passed_over(plant, message, exporte
     run = mebpc(exported, "--rates", path)
     assert (run.returncode, run.stderr) == (2, f"mebpc: --rates {path}: {message}; run mebp calibrate again\n")
     run = mebpc(exported, MEBP_CACHE=str(tmp_path))
-    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.returncode == 0 and "  estimated " in run.stdout
     assert run.stderr == f"mebpc: note: {path}: {message}; run mebp calibrate again; times are estimates until then\n"
 
 
@@ -229,7 +229,7 @@ def test_another_devices_file_is_refused_or_passed_over(exported, found, tmp_pat
     run = mebpc(exported, "--rates", path)
     assert run.returncode == 2 and run.stderr == f"mebpc: --rates {path}: {message}\n"
     run = mebpc(exported, MEBP_CACHE=str(tmp_path))
-    assert run.returncode == 0 and "; estimated " in run.stdout
+    assert run.returncode == 0 and "  estimated " in run.stdout
     assert run.stderr == f"mebpc: note: {path}: {message}; times are estimates until then\n"
 
 

@@ -3,7 +3,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -184,7 +183,7 @@ def test_a_resumed_run_keeps_its_budget(model, cached, samples, tmp_path, monkey
     monkeypatch.setattr("mebp.building.budget.free_bytes", lambda: 400e6)
     second = mebp.train(model, samples, steps=2, **options, resume=True).session
     assert second.path == first.path and second.steps == 2
-    assert "--memory-budget 67.1MB: as this run began\n" in capsys.readouterr().out
+    assert "--memory-budget 67MB: as this run began\n" in capsys.readouterr().out
     third = mebp.train(model, samples, steps=2, **options, overwrite=True, progress=False).session
     assert third.path != first.path
 
@@ -277,7 +276,7 @@ def test_a_model_that_cannot_be_exported_leaves_no_entry(model, empty, samples, 
 
 
 def test_a_model_that_cannot_be_compiled_leaves_its_export_alone(model, empty, samples):
-    line = refusal("train", model, "--data", samples, "--memory-budget", "1MB")
+    line = refusal("train", model, "--data", samples, "--memory-budget", "1.2MB")
     assert line.startswith("mebp: ") and "budget" in line and ".writing" not in line
     assert [entry.split("/")[0] for entry in kept(empty)] == ["exports"]
 
@@ -457,18 +456,3 @@ def test_samples_share_rows_where_they_fill_some(cached, model, tmp_path):
     ]:
         session = mebp.train(model, data, steps=1, progress=False, **options).session
         assert (session.max_sequence, session.packs) == (length, packs), (data, options)
-
-
-def test_a_plan_alone_writes_nothing(model, cached, samples, bundle, data, tmp_path, capsys):
-    outputs = {"adapter_out": tmp_path / "out" / "adapter", "state": tmp_path / "state", "log": tmp_path / "log.jsonl"}
-    before = kept(cached)
-    run = mebp.train(model, samples, plan_only=True, lora_rank=3, **outputs)
-    said = capsys.readouterr().out
-    assert re.search(r"^  peak +\d+\.\d\d MB  all memory", said, re.MULTILINE) and " s a step\n" in said
-    assert run.session is None and run.records == [] and kept(cached) == before
-    run = mebp.train(bundle, data, plan_only=True, clip=1.0, **outputs)
-    said = capsys.readouterr().out
-    planned = run.session.plan["planned_peak_bytes"]
-    assert said.startswith("planned peak: ") and f"this run: {planned / 1e6:.1f} MB, with Python" in said
-    assert planned > run.session.plan["peak_bytes"] and run.session.steps == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "data.txt"]

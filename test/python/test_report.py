@@ -202,8 +202,9 @@ def test_page_shows_what_other_budgets_buy(bundles, tmp_path, capsys):
     row = next(row for row in reversed(_Page(shown).rows) if len(row) == 5 and row[2].startswith("whole"))
     assert row[0] == f"{last['peak_bytes'] / 1e6:.2f}" and row[4] == last["kept_values"] != ""
     capsys.readouterr()
-    odd = [{key: 7} for key in ("spill", "kept_values")] + [{key: "7"} for key in ("chunk", "kept_bytes", "peak_bytes")]
-    odd += [{"seconds": 0}, {"seconds": float("nan")}, {"peak_bytes": -1}, {"chunk": [8]}, {"kept_values": None}]
+    odd = [{key: 7} for key in ("spill", "kept_values", "description")]
+    odd += [{key: "7"} for key in ("file_bytes", "peak_bytes")]
+    odd += [{"seconds": 0}, {"seconds": float("nan")}, {"peak_bytes": -1}, {"file_bytes": [8]}, {"kept_values": None}]
     changed = [json.dumps({"frontier": [points[0] | each]}) for each in odd]
     for content in ("{}", "[]", '{"frontier": [{"peak_bytes": 1}]}', "no JSON", "[" * 100_000, *changed):
         plans.write_text(content)
@@ -294,8 +295,8 @@ class _Elements(HTMLParser):
 def test_no_string_of_a_file_is_markup(found):
     """The page has the same elements whatever names are; in attributes and in the script's data, names are as they
     are."""
-    points = [{"peak_bytes": 10**6 * k, "seconds": 1.0 / k, "chunk": 8, "checkpoint_spacing": 1, "spill": "none",
-               "kept_bytes": 8, "kept_values": "kept"} for k in (1, 2)]  # fmt: skip
+    points = [{"peak_bytes": 10**6 * k, "seconds": 1.0 / k, "file_bytes": 0, "spill": "none",
+               "description": "whole sequences", "kept_values": "kept"} for k in (1, 2)]  # fmt: skip
     pages = []
     for suffix in ("x" * len(_HOSTILE), _HOSTILE):
         measured = [Measurement(f"mebp-run{suffix}", 10**7, f"one step{suffix}", True)]

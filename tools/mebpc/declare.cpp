@@ -146,10 +146,11 @@ void declareMachine(CLI::App &app, Compilation &out) {
 void declareMemory(CLI::App &app, Compilation &out, Texts &texts) {
   app.option_defaults()->group("Memory and time");
   CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
-                                       "choose the fastest plan with at most this peak, such as 64MiB");
+                                       "choose the fastest plan with at most this peak, such as 64MiB, or auto: three "
+                                       "quarters of the memory that is free");
   CLI::Option *frontier = app.add_flag("--frontier", out.showFrontier,
                                        "print what each budget buys, from the least peak to where more does not help, "
-                                       "and stop")
+                                       "with what a process then has in all, and stop")
                               ->excludes(budget);
   addShared(app, "chunk-size", out.options.schedule.chunk)
       ->check(CLI::Range(0, 1 << 20))

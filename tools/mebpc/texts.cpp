@@ -2,6 +2,7 @@
 #include "texts.h"
 
 #include "format/byte_size.h"
+#include "free_memory.h"
 
 #include <cmath>
 #include <functional>
@@ -68,7 +69,15 @@ void readTexts(const Texts &texts, Compilation &out) {
   split.isChosen = !texts.split.empty();
   if (!texts.splitLayers.empty())
     adapters.layers = readLayers(texts.splitLayers);
-  if (!texts.memoryBudget.empty()) {
+  if (texts.memoryBudget == "auto") {
+    const std::optional<uint64_t> free = findFreeBytes();
+    if (!free)
+      throw OptionError("--memory-budget auto: this system does not tell what is free; give a size, such as 512MiB");
+    const FreeBudget budget = chooseFreeBudget(*free);
+    training.budget = budget.bytes;
+    out.budgetOption = budget.option;
+    out.budgetReason = budget.reason;
+  } else if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;
   }

@@ -81,5 +81,5 @@ def _plan(exported: Path, *options: object, objective: str = "sft") -> dict:
     """The printed plan's peak and weights, in bytes, and its schedule. Raises mebp.Error where none fits."""
     printed = run_tool(_command(exported, objective) + list(map(str, options)))
     found = {name: 1e6 * float(re.search(rf"^  {name} +([\d.]+) MB", printed, re.M)[1]) for name in ("peak", "weights")}
-    schedule = printed.splitlines()[1].strip().partition(";")[0]
+    schedule = printed.splitlines()[1].partition(": ")[2]
     return {name: int(size) for name, size in found.items()} | {"schedule": schedule}

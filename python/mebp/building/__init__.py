@@ -4,6 +4,7 @@
 fingerprint what a bundle is made of, as a short name
 length      the sequence length that the data asks for
 budget      what of the free memory a plan takes
+possible    what can be refused before an export
 pruning     what the cache holds, and its limit
 using       the bundle and the adapter of a command that uses what was trained
 """
@@ -29,10 +30,11 @@ from mebp.building.budget import (
 )
 from mebp.building.fingerprint import bundle_fingerprint, export_fingerprint
 from mebp.building.length import choose_length, is_enough_to_share, model_limit
+from mebp.building.possible import check_possible, trained_storage
 from mebp.building.pruning import cache_limit, keep_within
 from mebp.cache import Cache
 from mebp.compile_options import AUTO, NONE, CompileOptions, as_arguments
-from mebp.compiler import find_frontier, plan_mebpc, run_mebpc
+from mebp.compiler import find_frontier, find_generation_peak, plan_mebpc, run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
 from mebp.files import own_file, read_json, scratch_folder
@@ -121,8 +123,15 @@ class Builder:
         found = self._find(model)
         with _settings(found) as settings:
             limit = model_limit(settings)
-            classes = trained.classes(read_json(own_file(settings / "config.json"), "download the model again"))
+            config = read_json(own_file(settings / "config.json"), "download the model again")
+            optimizer = also.get("optimizer")
+            storage = trained_storage(options, optimizer)
+            check_possible(config, limit, options, optimizer)
+            classes = trained.classes(config)
             chosen = {**self._choose(settings, limit, trained, options), **also}
+            if storage:
+                self.say(f"--weights {storage}: a step can change weights that are stored so")
+                chosen["weights"] = storage
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
             if trained.task != CAUSAL:
@@ -155,7 +164,9 @@ class Builder:
             if budget is None:
                 asked = replace(asked, exported=self._exported(cache, asked))
                 self.stage("choosing a plan")
-                budget = choose_budget(_by_mebpc(find_frontier, asked.exported, chosen), most)
+                generates = chosen["generate_len"] is not None
+                least = _by_mebpc(find_generation_peak, asked.exported, chosen) if generates else 0
+                budget = choose_budget(_by_mebpc(find_frontier, asked.exported, chosen), most, least)
         generating = f" --generate-len {chosen['generate_len']}" if chosen["generate_len"] else ""
         self.say(f"--memory-budget {budget} --spill none{generating}: {budget.reason}")
         return replace(asked, compiling={**chosen, "memory_budget": str(budget), CHOSEN: True})

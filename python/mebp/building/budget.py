@@ -14,8 +14,8 @@ QUARTER = "quarter"  # of what is free: the budget of a plan where nobody asks f
 CHOSEN = "budget_is_chosen"  # beside options of mebpc: nobody asked for their memory_budget, so nothing else keeps it
 _SHARE = 0.75  # the rest is for the system, the pages of the mapped weights, and Python
 _NEARLY = 1.05  # of the fastest plan's time, which is worth less memory
-_DIGITS = 3  # of a size that is printed
-_ENTRY = re.compile(r"-[0-9a-f]{16}-(?:([0-9.]+)MB|([0-9]+)B)")  # the end of a name in the cache
+_UNITS = {"MB": 10**6, "KB": 10**3, "B": 1}
+_ENTRY = re.compile(r"-[0-9a-f]{16}-([0-9]+)(MB|KB|B)")  # the end of a name in the cache
 _SCHEDULE = ("memory_budget", "chunk_size", "checkpoint_spacing", "loss_rows", "loss_columns")
 
 
@@ -29,8 +29,9 @@ class Budget:
 
 
 def size_text(size: int) -> str:
-    """As --memory-budget takes it, exactly: such as "64MB" or "71.8MB"."""
-    return f"{size}B" if size % 10**4 else f"{size / 1e6:.2f}".rstrip("0").removesuffix(".") + "MB"
+    """As --memory-budget takes it, exactly: "64MB", "2630KB" or "12345B"."""
+    name = next(name for name, unit in _UNITS.items() if size % unit == 0)
+    return f"{size // _UNITS[name]}{name}"
 
 
 def free_budget() -> Budget:
@@ -55,22 +56,25 @@ def leaves_plan_open(options: Mapping[str, object]) -> bool:
     return not told and options.get("spill") in (None, "none") and options.get("device") in (None, "cpu")
 
 
-def choose_budget(points: Sequence[Mapping], most: Budget) -> Budget:
+def choose_budget(points: Sequence[Mapping], most: Budget, generating: int = 0) -> Budget:
     """That of the smallest plan which is nearly as fast as the fastest within `most`, or of the smallest of all where
-    none fits. `points`: of mebpc's frontier."""
+    none fits. `points`: of mebpc's frontier. `generating`: what generating text takes, which a budget bounds, too."""
     smallest = min(points, key=lambda point: point["peak_bytes"])
     fitting = [point for point in points if point["peak_bytes"] <= most.bytes]
-    if not fitting:
-        return Budget(_up(smallest["peak_bytes"]), f"the smallest plan, for none fits {most.reason}")
-    fastest = min(point["seconds"] for point in fitting)
-    near = [point for point in fitting if point["seconds"] <= _NEARLY * fastest]
-    chosen = min(near, key=lambda point: point["peak_bytes"])
-    found = f"the fastest plan within {most.reason}"
-    if chosen is smallest:
-        return Budget(_up(chosen["peak_bytes"]), f"{found}, and the smallest")
-    less = f"{smallest['peak_bytes'] / 1e6:.1f} MB, with which a step takes"
-    times = f"{smallest['seconds'] / chosen['seconds']:.1f} times as long"
-    return Budget(_up(chosen["peak_bytes"]), f"{found}; the smallest takes {less} {times}")
+    if fitting:
+        fastest = min(point["seconds"] for point in fitting)
+        near = [point for point in fitting if point["seconds"] <= _NEARLY * fastest]
+        chosen, reason = min(near, key=lambda point: point["peak_bytes"]), f"the fastest plan within {most.reason}"
+    else:
+        chosen, reason = smallest, f"the smallest plan, for none fits {most.reason}"
+    if chosen is not smallest:
+        times = f"{smallest['seconds'] / chosen['seconds']:.1f} times as long"
+        reason += f"; the smallest takes {smallest['peak_bytes'] / 1e6:.1f} MB, with which a step takes {times}"
+    elif fitting:
+        reason += ", and the smallest"
+    if generating > chosen["peak_bytes"]:
+        reason += "; generating text takes more, and sets the budget"
+    return Budget(_up(max(chosen["peak_bytes"], generating)), reason)
 
 
 def find_budget(names: Iterable[str], most: Budget) -> Budget | None:
@@ -89,7 +93,7 @@ def _size_of(name: str) -> int:
     found = _ENTRY.search(name)
     if found is None or found.end() != len(name):
         return 0
-    return round(float(found[1]) * 1e6) if found[1] else int(found[2])
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _rounded(size: float) -> int:
@@ -104,4 +108,5 @@ def _up(size: int) -> int:
 
 
 def _unit(size: int) -> int:
-    return 10 ** max(0, len(str(size)) - _DIGITS)
+    """What sizes like this one are multiples of, so that they are short and a byte makes no other bundle."""
+    return 10**6 if size >= 10**7 else 10**4

@@ -15,10 +15,9 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 20, 28, 44
 _KEYS = {
     "peak_bytes": (int, float),
     "seconds": (int, float),
-    "chunk": (int,),
-    "checkpoint_spacing": (int,),
+    "file_bytes": (int,),
+    "description": (str,),
     "spill": (str,),
-    "kept_bytes": (int,),
     "kept_values": (str,),
 }
 
@@ -77,34 +76,25 @@ def draw_frontier(points: list[dict], peak_bytes: int) -> str:
 
 
 def list_frontier(points: list[dict]) -> str:
-    """A table of those that differ by a hundredth of a step's time at least."""
+    """A table of those that differ by a hundredth of a step's time at least, or in whether they spill."""
     rows, last = [], None
     for point in points:
-        if last is not None and point["seconds"] > 0.99 * last and point is not points[-1]:
+        is_like = last is not None and point["spill"] == last["spill"]
+        if is_like and point["seconds"] > 0.99 * last["seconds"] and point is not points[-1]:
             continue
-        last = point["seconds"]
+        last = point
         rows.append(
             f'<tr><td class="number">{megabytes(point["peak_bytes"])}</td>'
-            f'<td class="number">{point["seconds"]:.3g}</td><td>{escape(_schedule(point))}</td>'
-            f'<td class="number">{megabytes(point["kept_bytes"]) if point["kept_bytes"] else ""}</td>'
+            f'<td class="number">{point["seconds"]:.3g}</td><td>{escape(point["description"])}</td>'
+            f'<td class="number">{megabytes(point["file_bytes"]) if point["file_bytes"] else ""}</td>'
             f"<td>{escape(point['kept_values'])}</td></tr>"
         )
     head = (
-        '<tr><th class="number">peak, MB</th><th class="number">s a step</th><th>schedule</th>'
-        '<th class="number">kept, MB</th><th>what layers keep</th></tr>'
+        '<tr><th class="number">peak, MB</th><th class="number">s a step</th><th>what a step does</th>'
+        '<th class="number">to disk, MB</th><th>what layers keep</th></tr>'
     )
     return f'<table class="plans">{head}{"".join(rows)}</table>'
 
 
-def _schedule(point: dict) -> str:
-    parts = [f"chunks of {point['chunk']:,}" if point["chunk"] else "whole sequences"]
-    if point["spill"] != "none":
-        parts.append("checkpoints in a file" if point["spill"] == "checkpoints" else "all in a file")
-    elif point["checkpoint_spacing"] > 1:
-        parts.append(f"one checkpoint in {point['checkpoint_spacing']}")
-    return ", ".join(parts)
-
-
 def _describe(point: dict) -> str:
-    kept = f"; keeps {megabytes(point['kept_bytes'])} MB {point['kept_values']}" if point["kept_bytes"] else ""
-    return f"{megabytes(point['peak_bytes'])} MB, {point['seconds']:.3g} s: {_schedule(point)}{kept}"
+    return f"{megabytes(point['peak_bytes'])} MB, {point['seconds']:.3g} s: {point['description']}"

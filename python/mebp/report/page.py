@@ -75,7 +75,7 @@ def _opening(description: dict, step: TrainingStep) -> str:
         f"Batch {model['batch']}, up to {model['sequence']:,} tokens, {model['activation']} activations",
         describe_trained(description),
         f"{plan['optimizer']}, {plan['threads']} {'thread' if plan['threads'] == 1 else 'threads'}",
-        *_schedule(plan),
+        *_schedule(plan, len(description["blocks"]) - 2),
     ]
     largest = max(step.planned, key=step.planned.get)
     title = escape(model_title(description))
@@ -104,13 +104,14 @@ def _scrolled(content: str) -> str:
     return element("div", content, class_="wide")
 
 
-def _schedule(plan: dict) -> list[str]:
-    facts = [f"layers in chunks of {plan['chunk']:,} positions"] if plan["chunk"] else []
+def _schedule(plan: dict, layers: int) -> list[str]:
+    facts = [f"{plan['chunk']:,} tokens at a time"] if plan["chunk"] else []
+    spacing = max(1, min(plan["spacing"], layers))
     if plan["spill_checkpoints"]:
-        what = "checkpoints, what is trained and the optimizer's state" if plan["spill_optimizer"] else "checkpoints"
-        facts.append(f"{what} in a file, {megabytes(plan['file_bytes'])} MB written in each step")
-    elif plan["spacing"] > 1:
-        facts.append(f"one checkpoint in {plan['spacing']} kept, the others recomputed")
+        more = ", what is trained and the optimizer's state" if plan["spill_optimizer"] else ""
+        facts.append(f"writes the layers' inputs{more} to disk, {megabytes(plan['file_bytes'])} MB in each step")
+    elif spacing > 1:
+        facts.append(f"keeps the inputs of {layers // spacing + spacing - 1} of {layers} layers")
     if plan["budget_bytes"]:
         facts.append(f"chosen for a budget of {megabytes(plan['budget_bytes'])} MB")
     return facts

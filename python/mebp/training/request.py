@@ -29,6 +29,7 @@ from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
 from mebp.training.asking import bytes_of_answers, tokens_of_asking
 from mebp.training.interrupts import ended_by_signals
+from mebp.training.keeping import adapter_digest
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
 from mebp.training.objective_options import needed_options, objective_kinds
@@ -94,6 +95,7 @@ class Request:
         if self.training.plan_only:
             return self._plan(progress)
         check_installed(self.training.report_to)
+        self._check_kind()
         check_outputs(self.training)  # before what takes minutes
         for source in self._sources() if progress else ():
             if source.hub and source.hub.note:
@@ -108,6 +110,24 @@ class Request:
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             say(f"next: {self._next(run)}")
         return run
+
+    def _check_kind(self) -> None:
+        """Raises mebp.Error where what is read or written does not go with what a model trains."""
+        training, full = self.training, self.compiling.train == "full"
+        if is_bundle(training.bundle):
+            return
+        if training.model_out and not full:
+            raise Error(
+                f"--model-out {training.model_out}: an adapter is trained, and no weights of the model; give --train "
+                "full, or --adapter-out"
+            )
+        for option, path in {"--adapter-out": training.adapter_out, "--adapter": training.adapter}.items():
+            if path and full:
+                raise Error(f"{option} {path}: --train full has no adapter; leave it out, and give --model-out")
+        if training.adapter:
+            adapter_digest(training.adapter)
+        if training.spill_dir and not training.spill_dir.is_dir():
+            raise Error(f"--spill-dir {training.spill_dir}: is not a folder; choose one on a disk")
 
     def _plan(self, progress: bool) -> TrainingRun:
         """Shows it: a bundle's, or that which mebpc makes for a model, whose weights are then not looked at."""

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mixtures of experts: what their ops check beyond shapes, and their gradient rules.
-#include "dialects/nn/NN.h"
+#include "dialects/nn/Experts.h"
 
 #include "format/scores.h"
 
@@ -10,6 +10,16 @@
 using namespace mlir;
 using namespace mebp::nn;
 using llvm::SmallBitVector;
+
+#define GET_OP_CLASSES
+#include "dialects/nn/NNExpertOps.cpp.inc"
+
+void NNDialect::registerExperts() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/nn/NNExpertOps.cpp.inc"
+      >();
+}
 
 //===- Verifiers -------------------------------------------------------------------------------------------------===//
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mebp train MODEL` without --memory-budget: the plan takes a part of what is free, and all else is as without one."""
+"""What `mebp train MODEL` chooses and refuses before it exports; without --memory-budget, a part of what is free."""
 
 import json
 import re
@@ -12,7 +12,9 @@ import pytest
 
 import mebp
 from mebp.building.using import find_used
+from mebp.cli.main import main
 from mebp.compile_options import CompileOptions
+from mebp.inspect import inspect, storage_options
 from support import models
 from support.textmodel import make_tokenizer
 
@@ -49,6 +51,11 @@ def samples(tmp_path) -> Path:
     return path
 
 
+def kept(cache: Path) -> list[str]:
+    """What is in the cache."""
+    return sorted(str(entry.relative_to(cache)) for entry in cache.glob("*/*"))
+
+
 def told(capsys: pytest.CaptureFixture) -> str:
     lines = capsys.readouterr().out.splitlines()
     return next(line for line in lines if line.startswith("--memory-budget "))
@@ -58,7 +65,7 @@ def test_the_plan_takes_a_quarter_and_nothing_else_changes(model, free, samples,
     run = mebp.train(model, samples, steps=1)
     line = told(capsys)
     assert re.fullmatch(
-        r"--memory-budget [0-9.]+MB --spill none --generate-len 512: the fastest plan within a quarter of the 16 MB "
+        r"--memory-budget [0-9]+KB --spill none --generate-len 512: the fastest plan within a quarter of the 16 MB "
         r"that are free; the smallest takes [0-9.]+ MB, with which a step takes [0-9.]+ times as long",
         line,
     )
@@ -118,3 +125,65 @@ def test_an_adapter_keeps_it(model, free, samples, tmp_path):
     shutil.rmtree(path.parent)
     free(FREE / 2)
     assert find_used(adapter, None, None, CompileOptions()).bundle == path and path.is_dir()
+
+
+def test_a_plan_alone_writes_nothing(model, free, cache, samples, bundle, data, tmp_path, capsys):
+    outputs = {"adapter_out": tmp_path / "out" / "adapter", "state": tmp_path / "state", "log": tmp_path / "log.jsonl"}
+    mebp.train(model, samples, steps=1, progress=False)
+    before = kept(cache)
+    run = mebp.train(model, samples, plan_only=True, lora_rank=3, **outputs)
+    said = capsys.readouterr().out
+    assert re.search(r"^  peak +\d+\.\d\d MB  all memory", said, re.MULTILINE) and " s a step\n" in said
+    assert run.session is None and run.records == [] and kept(cache) == before
+    run = mebp.train(bundle, data, plan_only=True, clip=1.0, **outputs)
+    said = capsys.readouterr().out
+    planned = run.session.plan["planned_peak_bytes"]
+    assert said.startswith("planned peak: ") and f"this run: {planned / 1e6:.1f} MB, with Python" in said
+    assert planned > run.session.plan["peak_bytes"] and run.session.steps == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "data.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("--seq-len 600", "--seq-len 600: the model has 512 positions; give at most 512"),
+        ("--generate-len 600", "--generate-len 600: the model has 512 positions; give at most 512"),
+        ("--lora-rank 97", "--lora-rank 97 is above the model's width; give at most 96"),
+        (
+            "--memory-budget 1MB",
+            "--memory-budget 1MB: any plan of this model needs more than 1.06 MB; give more, or see what each budget "
+            "buys with mebpc --frontier",
+        ),
+        (
+            "--train full --weights int8",
+            "--weights int8: a step cannot change weights that are stored so; give --weights bf16 or f32, leave it "
+            "out, or leave out --train full",
+        ),
+        (
+            "--model-out m",
+            "--model-out m: an adapter is trained, and no weights of the model; give --train full, or --adapter-out",
+        ),
+        ("--train full --adapter-out a", "--adapter-out a: --train full has no adapter; leave it out, and give "
+                                         "--model-out"),
+        ("--adapter a", "a/adapter_model.safetensors: cannot be read (No such file or directory); check --adapter"),
+        ("--spill-dir a", "--spill-dir a: is not a folder; choose one on a disk"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_not_exported(model, samples, tmp_path, capsys, monkeypatch, options, line):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "empty"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", str(model), "--data", str(samples), *options.split()]) == 2
+    assert capsys.readouterr().err == f"mebp: {line}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]
+
+
+def test_full_training_chooses_what_it_can_train(model, free, samples, capsys):
+    run = mebp.train(model, samples, steps=1, train="full")
+    assert "--weights bf16: a step can change weights that are stored so\n" in capsys.readouterr().out
+    assert storage_options(inspect(run.session.path))["weights"] == "bf16"
+    for options, weights in (
+        ({"train_targets": "*norm*"}, "int4"),
+        ({"optimizer": "qgalore", "galore_rank": 4}, "int8"),
+    ):
+        run = mebp.train(model, samples, steps=1, train="full", progress=False, **options)
+        assert storage_options(inspect(run.session.path))["weights"] == weights
