@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.process_memory import watch
 from parts.shapes import SHAPES
@@ -60,7 +61,7 @@ def row(name: str, folder: Path) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=BUDGETS, default=list(BUDGETS))
-    parser.add_argument("--folder", type=Path, help="where models and bundles lie, up to 3 GB; a temporary one")
+    parser.add_argument("--folder", type=there, help="where models and bundles lie, up to 3 GB; a temporary one")
     parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     arguments = parser.parse_args()
 

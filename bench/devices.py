@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from parts.device_picture import draw
+from parts.folders import there
 from parts.pages import write_between_marks
 
 import mebp
@@ -82,7 +83,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help="gradients, training (default: both)")
     parser.add_argument("--device", default="mlx-cpu", help="beside the CPU (default: mlx-cpu)")
     parser.add_argument("--seq-len", type=int, default=64, metavar="N", help="tokens in a row (default: 64)")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep bundles here")
+    parser.add_argument("--folder", type=there, metavar="DIR", help="keep bundles here")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables into this page, too")
     parser.add_argument("--image", type=Path, metavar="FILE", help="draw the training here")
     arguments = parser.parse_args()

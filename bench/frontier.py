@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from parts.folders import there
 from parts.frontier.plot import draw
 from parts.frontier.report import TABLES, say_worst
 from parts.pages import merge_tables, read_between_marks, write_between_marks
@@ -172,7 +173,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--earlier", nargs="*", type=earlier, default=[], metavar="NAME=BIN", help="another build of mebp"
     )
-    parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
+    parser.add_argument("--folder", type=there, help="keeps the models for the next run; a temporary one, on a disk")
     parser.add_argument("--json", type=Path, help="the file for every single time")
     parser.add_argument("--from", dest="file", type=Path, help="such a file, to make tables and picture of")
     parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from parts.folders import there
 from parts.process_memory import watch
 from parts.runs import STEPS, command
 
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", choices=every, default=every)
     parser.add_argument("--plans", action="store_true")
     parser.add_argument("--length", type=int, default=256)
-    parser.add_argument("--folder", type=Path, help="for some 2 GB of bundles, on a disk")
+    parser.add_argument("--folder", type=there, help="for some 2 GB of bundles, on a disk")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder, rows = Path(name), []

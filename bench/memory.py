@@ -16,6 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from parts.folders import there
 from parts.memory.least import BUDGETS, LENGTH, measure_least
 from parts.memory.optimizers import measure_optimizers
 from parts.memory.others import PEFT, measure_other, save_model, streambp
@@ -148,7 +149,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="pairs of runs that the times come from")
     parser.add_argument("--streambp", type=Path, help="a checkout of StreamBP, to measure it beside PEFT")
     parser.add_argument("--streambp-python", help="a Python that has what StreamBP asks for")
-    parser.add_argument("--folder", type=Path, help="where bundles lie while it runs, on a disk; a temporary one")
+    parser.add_argument("--folder", type=there, help="where bundles lie while it runs, on a disk; a temporary one")
     parser.add_argument(
         "--markdown", type=Path, help="the page that takes the tables; rows that are not measured again stay"
     )

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from parts.folders import there
 from parts.objectives.data import Lengths, Writer, lend_tokenizer, write_lines
 from parts.objectives.environment import offline, python_with_trl
 from parts.objectives.plans import longest_sequences
@@ -199,7 +200,7 @@ def main() -> None:
         "--pair", type=int, nargs=2, default=[256, 768], help="tokens of a prompt and a completion: dpo"
     )
     parser.add_argument("--completion", type=int, nargs=2, default=[128, 384], help="likewise: grpo and groups")
-    parser.add_argument("--folder", type=Path, help="keeps models and environment for the next run; a temporary one")
+    parser.add_argument("--folder", type=there, help="keeps models and environment for the next run; a temporary one")
     parser.add_argument("--json", type=Path, help="the file for every single figure")
     parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")
     arguments = parser.parse_args()

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.runs import command, export
 from parts.shapes import SHAPES
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, len(os.sched_getaffinity(0))}))
     parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote, or is to write; else it does so again")
     parser.add_argument(
-        "--folder", type=Path, help="where exports stay, and bundles lie while they run; a temporary one"
+        "--folder", type=there, help="where exports stay, and bundles lie while they run; a temporary one"
     )
     parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     arguments = parser.parse_args()

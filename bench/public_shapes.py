@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.public_shapes import SHAPES
 from parts.runs import command, last_step, write_tokens
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int)
     parser.add_argument("--step", action="store_true", help="make a step instead of plans")
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--folder", type=Path, help="where the bundle of a step is kept (a temporary folder)")
+    parser.add_argument("--folder", type=there, help="where the bundle of a step is kept (a temporary folder)")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="the page that takes the table; other rows stay")
     arguments = parser.parse_args()
     if arguments.step:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.runs import command, compile_random, export, last_step, write_tokens
 from parts.shapes import SHAPES
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="tokens of a sequence")
     parser.add_argument("--measured-lengths", nargs="*", type=int, help="of them, those to train a step at")
     parser.add_argument("--chunk-size", type=int, default=128, help="positions of a chunk along the sequence (128)")
-    parser.add_argument("--folder", type=Path, help="where bundles and checkpoints lie, on a disk; a temporary one")
+    parser.add_argument("--folder", type=there, help="where bundles and checkpoints lie, on a disk; a temporary one")
     parser.add_argument("--markdown", type=Path, help="the page that takes the tables; rows not measured again stay")
     parser.add_argument("--plot", type=Path, help="the picture to write, from the tables")
     arguments = parser.parse_args()

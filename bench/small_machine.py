@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from parts.folders import there
 from parts.memory.report import megabytes
 from parts.memory_group import Usage, memory_group
 from parts.page_cache import drop_cached
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--limit", default="128MB", help="of the group: anonymous memory and page cache (128MB)")
     parser.add_argument("--resident-limit", default="48MiB", help="what the second run may hold of the weights (48MiB)")
     parser.add_argument("--limited", action="store_true", help="only with --resident-limit")
-    parser.add_argument("--folder", type=Path, help="where the bundle lies while it runs, on a disk; a temporary one")
+    parser.add_argument("--folder", type=there, help="where the bundle lies while it runs, on a disk; a temporary one")
     parser.add_argument("--markdown", type=Path, help="the page that takes the table; other rows stay")
     arguments = parser.parse_args()
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from parts.folders import there
 from parts.pages import find_page, merge_tables, read_between_marks, write_between_marks
 from parts.shapes import LENGTHS
 from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, say
@@ -99,7 +100,7 @@ def parse() -> argparse.Namespace:
         "--seconds", type=float, default=60, help=f"no round begins after them, beyond the first {LEAST_ROUNDS}"
     )
     parser.add_argument("--threads", type=int, default=cores, help="of everyone; one for each core")
-    parser.add_argument("--folder", type=Path, help="keeps the models for the next run; a temporary one, on a disk")
+    parser.add_argument("--folder", type=there, help="keeps the models for the next run; a temporary one, on a disk")
     parser.add_argument("--json", type=Path, help="the file for every single time")
     parser.add_argument("--from", dest="files", nargs="+", type=Path, help="such files, to make the tables of")
     parser.add_argument(

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from parts.folders import there
 from parts.objectives.environment import offline, python_with_trl
 from parts.pages import write_between_marks
 from parts.speed.machine import available_cores
@@ -178,7 +179,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="updates of each run")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of everyone; one for each core")
     parser.add_argument("--parts", nargs="+", choices=list(CURVES), default=list(CURVES))
-    parser.add_argument("--folder", type=Path, help="keeps environment and bundle for the next run; a temporary one")
+    parser.add_argument("--folder", type=there, help="keeps environment and bundle for the next run; a temporary one")
     parser.add_argument("--json", type=Path, help="the file for every step's figures")
     parser.add_argument("--markdown", type=Path, help="the page that takes the table")
     arguments = parser.parse_args()

@@ -76,8 +76,7 @@ class Session(Sequences):
             takes the slope of two losses along a random direction, with the bundle's seed, instead of a gradient: its
             memory is that of a forward, and it needs many more steps.
         weight_decay: decoupled; of sgd a part of the gradient, as torch has it.
-        optimizer_options: what the optimizer has of its own, None for its default. One that it does not have is
-            refused.
+        optimizer_options: what the optimizer has of its own, None for its default; no other one's.
             betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
             perturbation: what MeZO's directions, standard normal numbers, are multiplied with; 1e-3.
@@ -91,8 +90,7 @@ class Session(Sequences):
             soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
         accumulate: room for steps over several micro-batches, or over sequences.
         pending_gradients: with it, room for a gradient whose factor comes later (sequence, settle).
-        value_adapter: with it, of a bundle with value_head, the head has an adapter and an optimizer state of its own
-            (by_value_adapter).
+        value_adapter: with it, a value head has an adapter and an optimizer state of its own (by_value_adapter).
         clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
         clip_recompute: compute gradients twice instead of keeping them for `clip`; the same bits without their room.
         resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
@@ -102,8 +100,7 @@ class Session(Sequences):
         state_in_file: trainables and optimizer state go there, too; every step then writes them, which wears flash.
         forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
         generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.
-        profile: a file for every kernel call, as Chrome's trace events: ui.perfetto.dev draws it. It is whole when the
-            session is gone.
+        profile: a file for every kernel call, for ui.perfetto.dev, which is whole when the session is gone.
         stream: of a device's half of a split model, the way to its server: mebp.split.connect.
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
@@ -423,16 +420,14 @@ class Session(Sequences):
             trained = names.get(self._description["weights"][index]["name"])
             return self._bundle.read_weight(index) if trained is None else self._session.read_trainable(trained)
 
-        shapes = model_shapes(self._description, self._bundle.weights())
-        return TrainedModel(self.path, self._description, shapes, read)
+        return TrainedModel(self.path, self._description, model_shapes(self._description, self._bundle.weights()), read)
 
     @checked
     def save_model(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model with its trained weights as the new transformers folder `folder`, whole or not at all.
 
         That is safetensors, each weight in bf16 or float32 as the bundle has it, config.json, and the tokenizer's
-        files. Raises mebp.Error where the bundle trains an adapter, a number is not finite, or the folder
-        is not empty.
+        files. Raises mebp.Error where the bundle trains an adapter, a number is not finite, or the folder is not empty.
         """
         self.model.check("save_model", "save the adapter, and merge it")
         self.model.write(user_path(folder), replace=False)

@@ -107,6 +107,9 @@ def test_nothing_is_fetched_because_a_file_names_it(hub, exported, model, tmp_pa
         ["adapter", "convert", adapter, "--to", "mlx", "-o", tmp_path / "mlx"],
     ):
         assert main([*map(str, command)]) == 0, command
+    # What this machine has trained has its bundle; of a stranger's adapter the base would have to be fetched.
+    assert main(["adapter", "convert", str(adapter), "--to", "gguf", "-o", str(tmp_path / "own.gguf")]) == 0
+    (adapter / "mebp.json").unlink()
     assert main(["adapter", "convert", str(adapter), "--to", "gguf", "-o", str(tmp_path / "x.gguf")]) == 2
     assert capsys.readouterr().err.endswith(f"--base owner/name@{commit}\n")
     assert hub.asked == [] and before.keys() == load_file(adapter / "adapter_model.safetensors").keys()

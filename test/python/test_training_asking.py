@@ -13,6 +13,7 @@ from mebp.tokenizer import Tokenizer
 from mebp.training.asking import ANSWER, bytes_of_answers, prompts_of, tokens_of_asking
 from mebp.training.log import ANSWERS, Answer, Evaluation, RunLog, read_log
 from mebp.training.options import TrainingOptions
+from mebp.training.outputs import check_outputs
 from mebp.training.reports import Reports
 from mebp.training.request import _Lacking
 from support.textmodel import make_tokenizer
@@ -54,6 +55,19 @@ def test_a_file_has_prompts(tokenizer, tmp_path):
     found = asked(tokenizer, tmp_path, lines, entries, "Why?")
     assert found == [("Who?", "Who?"), ("Where?", "Where?"), ("Is it lit?", chat), ("So", "So"), ("Then", "Then"),
                      ("Why?", "Why?")]  # fmt: skip
+
+
+def test_a_text_may_be_anything(tokenizer, tmp_path):
+    for text in ("Who? " * 100, "~nobody asks", "a\0b", "What is in data.jsonl"):
+        assert asked(tokenizer, tmp_path, text)[0][0] == text.strip()
+
+
+def test_a_file_of_prompts_is_not_overwritten(tmp_path):
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("")
+    with pytest.raises(Error) as caught:
+        check_outputs(TrainingOptions("a.mebp", "b.txt", ask=[str(questions)], log=questions, overwrite=True))
+    assert str(caught.value) == (f"--log {questions}: is also --ask {questions}, which would be lost; choose another")
 
 
 def test_what_cannot_be_asked(tokenizer, tmp_path):

@@ -98,4 +98,4 @@ def test_short_steps_are_watched_longer(clock):
     of = session()
     run = Duration(options(), of, Work(False), 1000, 1000)
     assert told(run, of, clock, [0.01, 0.005, *[0.01] * 50]) == []
-    assert told(run, of, clock, [0.2] * 3 + [9.0]) == ["about 21 s: 1,000 steps of 0.02 s"]
+    assert told(run, of, clock, [0.2] * 3 + [9.0]) == ["about 21 s: 1,000 steps of 0.021 s"]

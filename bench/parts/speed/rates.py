@@ -21,7 +21,8 @@ def find_bench(name: str) -> str:
         return find_tool(name)
     except mebp.Error as error:
         build = "cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build"
-        raise mebp.Error(f"{name} is not built; build it with: {build}") from error
+        google = "install Google benchmark (libbenchmark-dev), then build it" if name == "kernel_bench" else "build it"
+        raise mebp.Error(f"{name} is not built; {google} with: {build}") from error
 
 
 def parse_peaks(text: str) -> Peaks:

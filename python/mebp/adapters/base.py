@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from mebp.adapters.origin import Origin
 from mebp.errors import Error
 from mebp.exporter import packaged
 from mebp.exporter.finding import download
@@ -84,6 +85,20 @@ class StatedBase:
             f"{self._adapter}: its base model '{self._stated}' is not on this machine, and nothing is fetched because "
             f"an adapter names it; to use that model, run {self._command} --base {base}"
         )
+
+
+class OwnBase(StatedBase):
+    """Of an adapter that this machine has trained: its bundle has the config.json; where that is gone, the model is
+    asked for by the name that the user gave."""
+
+    def __init__(self, stated: str | None, adapter: Path, command: str, origin: Origin) -> None:
+        super().__init__(stated, adapter, command)
+        self._origin = origin
+
+    @cached_property
+    def config(self) -> Mapping:
+        found = _config_at(Path(self._origin.bundle)) if self._origin.has_bundle else None
+        return found or AskedBase(self._origin.model or self._origin.bundle).config
 
 
 def _place(name: str) -> Path:

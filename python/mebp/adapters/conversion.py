@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mebp.adapters import gguf_file, mlx, peft
 from mebp.adapters.adapter import Adapter
-from mebp.adapters.base import AskedBase, Base, StatedBase
+from mebp.adapters.base import AskedBase, Base, OwnBase, StatedBase
 from mebp.adapters.origin import find_origin
 from mebp.errors import Error
 from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
@@ -58,8 +58,15 @@ def convert_adapter(
     if to == "gguf" and output.is_dir():
         raise Error(f"{output}: is a folder; name the GGUF file to write")
     words = ["mebp", "adapter", "convert", str(adapter), "--to", to, "-o", str(output)]
-    named = AskedBase(base) if base is not None else _own_base(source)
-    found, known = _read(source, form, lambda stated: named or StatedBase(stated, source, shlex.join(words)))
+    named = AskedBase(base) if base is not None else None
+    origin = find_origin(source) if source.is_dir() and named is None else None
+
+    def known_by(stated: str | None) -> Base:
+        if origin is not None:
+            return OwnBase(stated, source, shlex.join(words), origin)
+        return named or StatedBase(stated, source, shlex.join(words))
+
+    found, known = _read(source, form, known_by)
     if to == "gguf" or _HEAD in found.layers:
         _check_head(found, known.config)
     if to == "mlx" and any(name.endswith(_LATENT) for name in found.layers):
@@ -76,12 +83,6 @@ def convert_adapter(
             else:
                 peft.write_peft(found, folder, _is_transposed(found))
     return Conversion(form, len(found.layers), found.rank)
-
-
-def _own_base(source: Path) -> Base | None:
-    """What the adapter in the folder was trained on, if this machine has trained it."""
-    origin = find_origin(source) if source.is_dir() else None
-    return None if origin is None else AskedBase(origin.model or origin.bundle)
 
 
 def _read(source: Path, form: str, base: Callable[[str | None], Base]) -> tuple[Adapter, Base]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prompts that a run answers at each evaluation, so that one can read what it learns."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mebp.data.forms import Conversation
 from mebp.data.json_values import read_string
@@ -14,7 +16,6 @@ from mebp.data.stream import opened
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error
-from mebp.files import user_path
 from mebp.objective_traits import SFT
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
@@ -94,6 +95,12 @@ class Asking:
             yield each.text, self._tokenizer.decode(written[0, len(each.ids) :].tolist()).strip()
 
 
+def asked_file(given: str) -> Path | None:
+    """The file that --ask names; None of a text, which may be longer than a file's name can be."""
+    path = os.path.expanduser(given)
+    return Path(path) if os.path.isfile(path) else None
+
+
 def _are_conversations(options: TrainingOptions) -> bool:
     """Whether the data that is trained on are, so that a plain question is to be a turn of one."""
     source = options.data[0]
@@ -104,9 +111,9 @@ def _are_conversations(options: TrainingOptions) -> bool:
 
 
 def _read(given: str, talks: bool) -> list[PromptText]:
-    path = user_path(given)
-    if not path.is_file():
-        if path.suffix in ENDINGS and not any(map(str.isspace, given)):
+    path = asked_file(given)
+    if path is None:
+        if given.endswith(ENDINGS) and not any(map(str.isspace, given)):
             raise Error(f"--ask {given}: there is no such file; check the path")
         if not given.strip():
             raise Error("--ask is empty; give a question, or a file of prompts")

@@ -83,7 +83,7 @@ class Duration:
 
 
 def _short(seconds: float) -> str:
-    return f"{max(seconds, _FEW):.1g} s" if seconds < 1 else f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{max(seconds, _FEW):.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def _long(seconds: float) -> str:

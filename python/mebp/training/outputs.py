@@ -9,6 +9,7 @@ from mebp.files import make_writable_parent, read_json
 from mebp.outputs import LOG, PICTURE, TRACE, check_no_input, check_output, is_same
 from mebp.trained_model import is_trained_model
 from mebp.training import state
+from mebp.training.asking import asked_file
 from mebp.training.keeping import CURVES, step_folders
 from mebp.training.options import TrainingOptions
 
@@ -33,7 +34,8 @@ def check_outputs(options: TrainingOptions) -> None:
     data = {" ".join(["--data", *map(str, [source.path] if len(options.data) > 1 else [])]): source.path
             for source in options.data}  # fmt: skip
     read = {**data, "--eval": options.eval, "--test": options.test, "--adapter": options.adapter}
-    inputs = {"the bundle": options.bundle, **read}
+    asked = {f"--ask {given}": asked_file(given) for given in map(str, options.ask or ())}
+    inputs = {"the bundle": options.bundle, **read, **asked}
     for (one, path), (other, there) in combinations(outputs.items(), 2):
         if is_same(path, there):
             raise Error(f"{one} and {other} are both {path}; give each its own")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mebp.adapters.origin import Origin, is_known
 from mebp.building import Builder, Built, Trained, is_bundle
-from mebp.building.budget import QUARTER, size_text
+from mebp.building.budget import QUARTER, binding_budget, size_text
 from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
 from mebp.data.hub import is_hub
@@ -349,7 +349,7 @@ def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | No
     if not training.ask or objectives()[training.objective].writes:
         return None
     plan = inspect(bundle)["plan"]
-    found = _Lacking(plan["budget_bytes"], plan["peak_bytes"], bytes_of_answers(plan))
+    found = _Lacking(binding_budget(bundle, plan["budget_bytes"]), plan["peak_bytes"], bytes_of_answers(plan))
     return found if found.budget and found.peak + found.beside > found.budget else None
 
 
