@@ -78,22 +78,17 @@ std::vector<fs::path> listGroups() {
   return groups;
 }
 
-/// Exactly, such as "64MB" or "71.8MB".
+/// Exactly: "64MB", "2630KB" or "12345B".
 std::string writeSize(uint64_t bytes) {
-  constexpr uint64_t hundredth = 10'000;
-  if (bytes % hundredth != 0)
-    return std::to_string(bytes) + "B";
-  std::string text = std::to_string(bytes / 1'000'000);
-  if (const uint64_t rest = bytes % 1'000'000 / hundredth; rest > 0)
-    text += (rest < 10 ? ".0" : ".") + std::to_string(rest % 10 == 0 ? rest / 10 : rest);
-  return text + "MB";
+  for (auto [name, unit] : {std::pair("MB", uint64_t(1'000'000)), {"KB", uint64_t(1'000)}})
+    if (bytes % unit == 0)
+      return std::to_string(bytes / unit) + name;
+  return std::to_string(bytes) + "B";
 }
 
-/// Three digits, and zeros.
+/// So that it is short.
 uint64_t roundDown(uint64_t bytes) {
-  uint64_t unit = 1;
-  while (bytes / unit >= 1000)
-    unit *= 10;
+  const uint64_t unit = bytes >= 10'000'000 ? 1'000'000 : 10'000;
   return bytes / unit * unit;
 }
 

@@ -18,7 +18,7 @@ struct FreeBudget {
   std::string reason;
 };
 
-/// Three quarters of what is free, rounded down to an eighth and to three digits, as mebp/building/budget.py has it.
+/// Three quarters of what is free, rounded down to an eighth and to whole megabytes, as mebp/building/budget.py has it.
 FreeBudget chooseFreeBudget(uint64_t free);
 
 } // namespace mebp
