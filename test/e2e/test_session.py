@@ -31,7 +31,8 @@ def test_a_printed_plan_adds_up(bundle):
     plan = plan_as_compiled(bundle)
     lines = str(plan).splitlines()
     rows = {line.split()[0]: float(line.split()[1]) for line in lines[2 : lines.index("")]}
-    peak, weights = rows.pop("peak"), rows.pop("weights")
+    peak, weights, python, together = map(rows.pop, ("peak", "weights", "Python", "together"))
+    assert together == pytest.approx(peak + weights + python, abs=0.02)
     assert rows.keys() == {"process", *plan["arenas"]}
     assert sum(rows.values()) == pytest.approx(peak, abs=0.006 * len(rows))
     assert peak == round(plan["peak_bytes"] / 1e6, 2) and weights == round(plan["weights_bytes"] / 1e6, 2)
