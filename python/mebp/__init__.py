@@ -29,10 +29,10 @@ if TYPE_CHECKING:  # what __getattr__ finds, for those who read and do not run
     from mebp.adapters.conversion import convert_adapter
     from mebp.compiler import LoRA, compile
     from mebp.device import devices, test_device
+    from mebp.device_parity import parity
     from mebp.errors import Error
     from mebp.exporter import export
     from mebp.merging import merge
-    from mebp.parity import parity
     from mebp.remote_adapters.private_lora import PrivateLoRA
     from mebp.session import Session
     from mebp.step_result import StepResult
@@ -53,7 +53,7 @@ _HOMES = {
     "devices": "device",
     "export": "exporter",
     "merge": "merging",
-    "parity": "parity",
+    "parity": "device_parity",
     "test_device": "device",
     "train": "training.call",
     "__version__": "version",

@@ -10,7 +10,7 @@ import pytest
 import mebp
 from mebp.cli import main
 from mebp.device import Device, DeviceTest
-from mebp.parity.comparison import DeviceStep, Parity
+from mebp.device_parity.comparison import DeviceStep, Parity
 
 
 def test_the_cpu_is_there_and_every_other_says_why_it_is_not():

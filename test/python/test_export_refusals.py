@@ -317,7 +317,7 @@ def test_lengths(folder: Path, tmp_path: Path) -> None:
     assert refusal(folder, tmp_path, seq_len=513).startswith("--seq-len 513: model can be trained on up to 512 tokens")
     assert refusal(folder, tmp_path, seq_len=0) == "--seq-len is 0; give a whole number of at least 1"
     assert refusal(folder, tmp_path, batch=-1) == "--batch is -1; give a whole number of at least 1"
-    assert refusal(folder, tmp_path, batch="2") == "--batch is 2; give a whole number of at least 1"
+    assert refusal(folder, tmp_path, batch="2") == "batch is '2'; give a whole number"
 
 
 def test_packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

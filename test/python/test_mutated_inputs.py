@@ -157,7 +157,7 @@ class Loaded:
 
 def test_records(tmp_path):
     kept = _Scored(np.array([5, 6], np.int32), np.array([7, 8], np.int32), 0.5, np.array([True, False]))
-    standing = Standing(3.0, [3.0, 2.5], 4, 2, 2.5, 1)
+    standing = Standing(3.0, [3.0, 2.5], evaluated=4, evaluated_loss=2.75, best_step=2, best_loss=2.5, misses=1)
     objective = {"outcome": {"reward": 0.5}, "rollout": [kept.saved()], "equal": [1, 0]}
     description = {"--lr": 1e-3, "standing": standing.stored(), "objective": objective, "reports": {"wandb": "a"}}
 

@@ -128,3 +128,9 @@ def test_type_checkers_read_every_name():
     homes = {alias.name: node.module.removeprefix("mebp.") for node in block.body for alias in node.names}
     assert homes == mebp._HOMES and set(mebp.__all__) >= homes.keys() - {"__version__"}
     assert (Path(mebp.__file__).parent / "py.typed").is_file()
+
+
+def test_no_module_hides_what_is_public():
+    folder = Path(mebp.__file__).parent
+    named = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").is_file()}
+    assert not named & {*mebp.__all__}

@@ -14,7 +14,7 @@ from mebp.waiting import waiting
 from mebp.words import say
 
 if TYPE_CHECKING:
-    from mebp.parity.comparison import Parity
+    from mebp.device_parity.comparison import Parity
 
 _MOST_LINES = 8
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.device_parity.comparison import DeviceStep, Parity
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.inspect import inspect
 from mebp.numbers import checked, whole_number
-from mebp.parity.comparison import DeviceStep, Parity
 from mebp.tools import python_module
 
 __all__ = ["parity"]
@@ -66,7 +66,7 @@ def parity(
 def _measure(device: str, task: dict, folder: Path) -> DeviceStep:
     gradients = folder / f"{device}.npz"
     given = json.dumps({**task, "device": device, "gradients": os.fspath(gradients)})
-    done = subprocess.run(python_module("mebp.parity.measure", given), capture_output=True, text=True)
+    done = subprocess.run(python_module("mebp.device_parity.measure", given), capture_output=True, text=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"the process ended with status {done.returncode}"]
         raise Error(f"{device}: {lines[-1].removeprefix('mebp: ')}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step on one device: python -m mebp.parity.measure TASK, as mebp.parity calls it."""
+"""One step on one device: python -m mebp.device_parity.measure TASK, as mebp.parity calls it."""
 
 import json
 import statistics
