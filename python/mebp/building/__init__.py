@@ -9,6 +9,7 @@ pruning     what the cache holds, and its limit
 using       the bundle and the adapter of a command that uses what was trained
 """
 
+import functools
 import re
 import tempfile
 import time
@@ -207,10 +208,11 @@ class Builder:
         if options.memory_budget == NONE:
             options = replace(options, memory_budget=None)
         chosen = options.given()
+        tokenizer = functools.cache(lambda: Tokenizer.of_model(settings))  # read where it is needed, and once
         lengths = None
         if options.seq_len is None or not trained.may_cut or trained.packs is None:
             self.stage(f"reading {trained.data}")
-            lengths = trained.lengths(Tokenizer.of_model(settings))  # which also says what is wrong in the data
+            lengths = trained.lengths(tokenizer())  # which also says what is wrong in the data
         if options.seq_len is None:
             longer = trained.packs is not False and options.memory_budget is None  # for they take memory
             length = choose_length(lengths, limit, trained.may_cut, longer)
@@ -230,7 +232,7 @@ class Builder:
         elif options.generate_len is None and trained.writes:
             chosen["generate_len"] = chosen["seq_len"]
         if options.generate_len is None and trained.asked:
-            wanted = max(trained.asked(Tokenizer.of_model(settings)), chosen.get("generate_len", 0))
+            wanted = max(trained.asked(tokenizer()), chosen.get("generate_len", 0))
             chosen["generate_len"] = min(wanted, limit or wanted)
         return {"batch": 1, "generate_len": None, **chosen}
 

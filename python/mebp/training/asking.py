@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mebp.data.forms import Conversation
 from mebp.data.json_values import read_string
 from mebp.data.prompt_text import PromptText, PromptTokens, read_written
-from mebp.data.reading import SampleFiles, json_objects
+from mebp.data.reading import has_conversations, json_objects
 from mebp.data.sources import Source
 from mebp.data.splits import ENDINGS
 from mebp.data.stream import opened
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error
-from mebp.objective_traits import SFT
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
@@ -40,7 +38,7 @@ def prompts_of(options: TrainingOptions, tokenizer: Tokenizer) -> list[Asked]:
     """What --ask names. Raises mebp.Error, with the file and the line, for what cannot be asked."""
     if not options.ask:
         return []
-    talks = _are_conversations(options)
+    talks = has_conversations(options.data[0])  # whether a plain question is to be a turn of one
     found = [each for given in options.ask for each in _read(str(given), talks)]
     tokens = PromptTokens(options.data[0].files(), tokenizer)
     ends = PromptEnds(tokenizer)
@@ -99,15 +97,6 @@ def asked_file(given: str) -> Path | None:
     """The file that --ask names; None of a text, which may be longer than a file's name can be."""
     path = os.path.expanduser(given)
     return Path(path) if os.path.isfile(path) else None
-
-
-def _are_conversations(options: TrainingOptions) -> bool:
-    """Whether the data that is trained on are, so that a plain question is to be a turn of one."""
-    source = options.data[0]
-    if options.objective == SFT:
-        return isinstance(next(SampleFiles(source).stream()), Conversation)
-    _, entry = next(iter(json_objects(source)))
-    return any(isinstance(entry.get(key), list) for key in ("prompt", "messages", "chosen"))
 
 
 def _read(given: str, talks: bool) -> list[PromptText]:
