@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -16,6 +17,7 @@ from mebp import tools
 from mebp.cli import main
 from mebp.errors import Error
 
+_LONGEST = 300.0  # seconds
 _EXPORT = tools.python_module("mebp", "export")
 
 
@@ -46,6 +48,9 @@ def _watch_tool(command: Sequence[str], each_line: Callable[[str], None]) -> lis
         if child == 0:
             _become(command[len(_EXPORT) - 1 :], writing, errors.fileno())
         os.close(writing)
+        # A lock that another thread held when it was forked is held for ever.
+        overdue = threading.Timer(_LONGEST, os.kill, (child, signal.SIGKILL))
+        overdue.start()
         try:
             with open(reading) as output:
                 for line in output:
@@ -55,6 +60,7 @@ def _watch_tool(command: Sequence[str], each_line: Callable[[str], None]) -> lis
             raise
         finally:
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            overdue.cancel()
         errors.seek(0)
         written = errors.read()
     if status != 0:
