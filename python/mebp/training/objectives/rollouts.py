@@ -162,7 +162,7 @@ class Rollouts(Objective):
     def description(self) -> Mapping[str, object]:
         options = self.options
         own = {"--objective": options.objective, "--reference": options.reference, "--reward": options.reward}
-        return own | {"--rollouts": options.rollouts} | self.own_options()
+        return own | self.own_options()
 
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True}
