@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 # What moves the cursor, turns the direction of writing or cannot be encoded; not the end of a line and the tab.
 _CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
@@ -58,6 +59,11 @@ def _with_name(text: str, path: str, name: str) -> str:
     return told
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Not a notebook's, which sets FORCE_COLOR for all that it starts, so that rich takes any stream for one."""
+    return hasattr(stream, "isatty") and stream.isatty()
+
+
 def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
     """Prints `text`, whoever wrote parts of it, on standard output or, with `error`, on standard error.
 
@@ -68,7 +74,7 @@ def say(text: object = "", *, error: bool = False, end: str = "\n") -> None:
 
 def answer(text: str, *, end: str = "\n") -> None:
     """Prints what a model wrote: on a terminal as `say` does, and as it is into a file or a pipe."""
-    _print(printable(text) if sys.stdout.isatty() else text, end)
+    _print(printable(text) if is_terminal(sys.stdout) else text, end)
 
 
 def _print(text: str, end: str, error: bool = False) -> None:

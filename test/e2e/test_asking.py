@@ -9,7 +9,9 @@ import pytest
 import mebp
 from mebp import Error
 from mebp.inspect import inspect
+from mebp.training.asking import Asking
 from mebp.training.log import Answer, read_log
+from mebp.training.options import TrainingOptions
 from support import models
 from support.textmodel import make_tokenizer
 
@@ -55,6 +57,17 @@ def test_without_data_to_measure_on_it_answers_as_often(bundle, samples, tmp_pat
     assert str(caught.value) == (
         "--ask: has 44 tokens, and the bundle takes 32 with the answer; shorten it, or compile with a longer --seq-len"
     )
+
+
+def test_ctrl_c_does_not_wait_for_an_answer(bundle, samples):
+    asked = []
+
+    def stop() -> bool:
+        asked.append(len(asked))
+        return len(asked) == 4
+
+    options = TrainingOptions(bundle=bundle, data=[samples], ask=["Who?", "3:"])
+    assert not list(Asking(options, mebp.Session(bundle)).answers(stop)) and len(asked) == 4
 
 
 def test_a_budget_has_room_for_answers(samples, tmp_path, monkeypatch, capsys):

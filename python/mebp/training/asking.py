@@ -15,6 +15,7 @@ from mebp.data.stream import opened
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error
+from mebp.rewards import StoppedError
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
@@ -83,13 +84,22 @@ class Asking:
         return bytes_of_answers(self._session.plan) if self._asked else 0
 
     def answers(self, stop: Callable[[], bool]) -> Iterator[tuple[str, str]]:
-        """Each prompt with the likeliest answer of the session as it is; none after `stop()` became true."""
+        """Each prompt with the likeliest answer of the session as it is; none after `stop()` became true, which a long
+        answer does not wait for."""
         session = self._session
+
+        def listen(tokens: object) -> None:
+            if stop():
+                raise StoppedError
+
         for each in self._asked:
             if stop():
                 return
             count = min(ANSWER, session.max_positions - len(each.ids))
-            written = session.generate([list(each.ids)], max_new_tokens=count, eos_token_id=each.stop)
+            try:
+                written = session.generate([list(each.ids)], count, each.stop, callback=listen)
+            except StoppedError:
+                return
             yield each.text, self._tokenizer.decode(written[0, len(each.ids) :].tolist()).strip()
 
 
