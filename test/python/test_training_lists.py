@@ -55,11 +55,8 @@ def test_texts_are_samples_where_they_are_not_names(tmp_path):
     (tmp_path / "my notes").touch()
     for paths in (["a.jsonl:0.2", "b.jsonl"], ["hub:a/b"], ["my notes"], ["my notes:0.25", Path("c d")], ["misspelt"]):
         assert taken(data=paths)["data"] == paths
-    assert taken(data="a b", eval=Path("c"), ask=["Who? ", "it"]) == {
-        "data": "a b",
-        "eval": Path("c"),
-        "ask": ["Who? ", "it"],
-    }
+    plain = {"data": "a b", "eval": Path("c"), "test": None, "ask": ["Who? ", "it"], "steps": 3}
+    assert taken(**plain) == plain
     several = taken(data=["a.jsonl", SAMPLES, texts])["data"]
     assert several[0] == "a.jsonl" and [file.name for file in several[1:]] == ["data[1].jsonl", "data[2].jsonl"]
 

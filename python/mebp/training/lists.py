@@ -44,7 +44,7 @@ def lists_as_files(given: Mapping[str, object]) -> Iterator[dict[str, object]]:
             return file
 
         def read(name: str, value: object) -> object:
-            if isinstance(value, str | os.PathLike):
+            if isinstance(value, str | os.PathLike) or (value is None and name != _DATA):
                 return value
             if not isinstance(value, list | tuple):
                 raise _not_a_list(name, value)
