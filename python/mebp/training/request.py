@@ -367,13 +367,15 @@ _NEEDED = re.compile(r"needs at least ([0-9.]+) MB")
 
 
 def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | None:
+    if not training.ask:
+        return None
     plan = inspect(bundle)["plan"]
     return _lacking(training, binding_budget(bundle, plan["budget_bytes"]), plan)
 
 
 def _lacking(training: TrainingOptions, budget: int, plan: Mapping) -> _Lacking | None:
     found = _Lacking(budget, plan["peak_bytes"], bytes_asking(training, plan))
-    return found if found.budget and found.beside and found.peak + found.beside > found.budget else None
+    return found if found.beside and found.budget and found.peak + found.beside > found.budget else None
 
 
 def _silent(line: str) -> None:
