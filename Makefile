@@ -3,7 +3,7 @@
 # make demo   fine-tunes a real model on this machine
 # make demo-grpo   teaches one by a reward alone
 # make demo-dpo    teaches one which of two answers is preferred
-# make test   builds and runs all tests
+# make test   builds and runs all tests, and says the minutes of each part
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
@@ -33,7 +33,7 @@ demo-grpo: product
 demo-dpo: product
 	@scripts/demo_dpo.sh
 
-test: build
+test: setup
 	@scripts/test.sh
 
 soak: build

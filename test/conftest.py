@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every test runs this checkout's code, with none of its user's settings and with a cache of its own."""
 
+import compileall
 import os
 import signal
 import time
@@ -29,11 +30,15 @@ import torch  # noqa: E402
 
 import mebp  # noqa: E402
 from support.exports import begin_session  # noqa: E402
+from support.forked import fork_exports  # noqa: E402
 from support.held import pipe  # noqa: E402, F401
 
 assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {ROOT}"
 
 begin_session()
+fork_exports()
+# Hundreds of children start a third sooner, where PYTHONDONTWRITEBYTECODE would let each compile all modules anew.
+compileall.compile_dir(ROOT / "python" / "mebp", quiet=2)
 
 torch.set_num_threads(1)
 

@@ -14,6 +14,7 @@ from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
 from support.exports import keep
 from support.pipeline import make_bundle
+from support.soak import SOAK
 from support.textmodel import TEXT, make_text_bundle
 
 _figures: list[str] = []
@@ -94,14 +95,14 @@ def _example_text() -> str:
 
 @pytest.fixture(scope="session")
 def long_rows(smollm2) -> np.ndarray:
-    """English text, 4,096 tokens in rows of 512."""
-    return _rows(smollm2, _example_text(), 8, 512)
+    """English text, a row of 512 tokens; 4,096 tokens in `make soak`."""
+    return _rows(smollm2, _example_text(), 8 if SOAK else 1, 512)
 
 
 @pytest.fixture(scope="session")
 def short_rows(smollm2) -> np.ndarray:
-    """English text, thirty rows of 128 tokens."""
-    return _rows(smollm2, _example_text(), 30, 128)
+    """English text, a row a step."""
+    return _rows(smollm2, _example_text(), *((30, 128) if SOAK else (8, 48)))
 
 
 @pytest.fixture

@@ -138,22 +138,22 @@ def test_scripts_refuse_in_one_line(bundle, tmp_path, name):
 
 
 def test_brief_training_answers_new_wordings_and_peft_agrees(smollm2, tmp_path, show):
-    questions = read_questions(QUESTIONS)[:3]
+    questions = read_questions(QUESTIONS)[:2]
     lines = zip(DATA.read_text(encoding="utf-8").splitlines(), taught(), strict=True)
     few = [line for line, (_, answer) in lines if any(question.is_answered_by(answer) for question in questions)]
     data, asked, adapter = tmp_path / "few.jsonl", tmp_path / "questions.jsonl", tmp_path / "adapter"
     data.write_text("\n".join(few))
-    asked.write_text("\n".join(QUESTIONS.read_text(encoding="utf-8").splitlines()[:3]))
+    asked.write_text("\n".join(QUESTIONS.read_text(encoding="utf-8").splitlines()[:2]))
 
     before = script("score.py", smollm2.bundle, "--questions", asked)
-    assert before.stdout == "0 of 3 answers are right (0%)\n", before
+    assert before.stdout == "0 of 2 answers are right (0%)\n", before
     trained = mebp("train", smollm2.bundle, "--data", data, "--epochs", 3, "--lr", 2e-3, "--adapter-out", adapter)
     assert trained.returncode == 0, trained.stderr
     after = script("score.py", smollm2.bundle, "--questions", asked, "--adapter", adapter, "--show", 1)
     assert after.stdout.startswith(f"> {questions[0].text}\n"), after
-    assert int(re.search(r"^(\d) of 3 answers are right", after.stdout, re.MULTILINE)[1]) == 3, after.stdout
+    assert int(re.search(r"^(\d) of 2 answers are right", after.stdout, re.MULTILINE)[1]) == 2, after.stdout
 
     compared = script("compare_with_peft.py", smollm2.bundle, "--adapter", adapter, "--questions", asked)
     assert compared.returncode == 0, compared
-    assert compared.stdout == "3 of 3 answers are the same in PEFT, token for token\n"
+    assert compared.stdout == "2 of 2 answers are the same in PEFT, token for token\n"
     show(f"brief training on {len(few)} samples: {after.stdout.splitlines()[-1]}; {compared.stdout.strip()}")

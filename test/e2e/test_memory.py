@@ -14,7 +14,7 @@ from support import models
 from support.kernels import kernel_families
 from support.pipeline import make_bundle
 
-STEPS = 3
+STEPS = 2
 # The plan counts 1 MB for the runtime itself, part of which is not taken: bench/memory.py finds 0.4 to 1.1 MB less than
 # planned in every shape, and never more.
 MOST_UNUSED = 0.02

@@ -108,7 +108,7 @@ def test_a_planned_momentum_is_the_session_s(tmp_path, spill):
     state, sessions = {}, {}
     for name, options in {"plain": {}, "momentum": {"momentum": 0.9}}.items():
         bundle = tmp_path / f"{name}.mebp"
-        mebp.compile(tmp_path / "model.onnx", bundle, optimizer="sgd", spill=spill, **options)
+        mebp.compile(tmp_path / "model.onnx", bundle, seq_len=24, batch=1, optimizer="sgd", spill=spill, **options)
         sessions[name] = mebp.Session(bundle, return_gradients=False)
         plan = sessions[name].plan
         assert plan["peak_bytes"] == plan["planned_peak_bytes"]

@@ -10,7 +10,6 @@ import pytest
 import mebp
 from mebp.cli import main
 from support import models
-from support.pipeline import make_bundle
 from support.textmodel import TEXT, make_tokenizer
 
 
@@ -27,7 +26,8 @@ def test_permissions_are_what_the_umask_says(tmp_path, umask):
     out.mkdir()
     models.save(models.build("llama"), tmp_path / "source")
     make_tokenizer(tmp_path / "source")
-    bundle = make_bundle(tmp_path / "source", out, seq_len=32)
+    bundle = out / "model.mebp"
+    mebp.compile(mebp.export(tmp_path / "source", out / "model.onnx", seq_len=32), bundle)
     files = {"log": out / "run.jsonl", "plot": out / "run.png", "profile": out / "trace.json"}
     mebp.train(bundle, data, steps=2, adapter_out=out / "adapter", state=out / "state", progress=False, **files)
     mebp.train(bundle, data, steps=3, state=out / "state", progress=False, resume=True, log=files["log"])

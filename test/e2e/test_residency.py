@@ -39,7 +39,7 @@ def resident_weights(process: int) -> int:
 @pytest.fixture
 def tokens(tmp_path) -> Path:
     path = tmp_path / "tokens.npy"
-    np.save(path, np.random.default_rng(0).integers(0, 49152, (2, 256), dtype=np.int32))
+    np.save(path, np.random.default_rng(0).integers(0, 49152, (2, 48), dtype=np.int32))
     return path
 
 

@@ -35,7 +35,7 @@ def train(bundle: Path, tokens: Path, *options: str) -> tuple[list[float], dict]
 
 def test_the_peak_falls_by_the_checkpoints(smollm2, disk, show):
     tokens = disk / "tokens.npy"
-    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (2, 512), dtype=np.int32))
+    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (1, 512), dtype=np.int32))
     losses, kept = train(smollm2.bundle, tokens)
     same, spilled = train(smollm2.bundle, tokens, "--spill", str(disk))
     assert same == losses
@@ -52,7 +52,7 @@ def test_the_peak_falls_by_the_checkpoints(smollm2, disk, show):
 
 def test_the_optimizer_s_state_leaves_memory(smollm2, disk, show):
     tokens = disk / "tokens.npy"
-    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (2, 128), dtype=np.int32))
+    np.save(tokens, np.random.default_rng(0).integers(0, 49152, (2, 32), dtype=np.int32))
     losses, _ = train(smollm2.bundle, tokens)
     same, filed = train(smollm2.bundle, tokens, "--spill", str(disk), "--spill-optimizer")
     _, sgd = train(smollm2.bundle, tokens, "--spill", str(disk), "--optimizer", "sgd")

@@ -62,7 +62,8 @@ def test_a_file_gives_the_same_bits(tmp_path, storage, optimizer):
     model, bundle = make(tmp_path, storage, "qwen2", optimizer=optimizer)  # whose embedding is the head
     filed = tmp_path / "filed.mebp"
     options = {"weights": storage, "embedding_weights": storage} | FULL
-    mebp.compile(tmp_path / "model.onnx", filed, seq_len=SEQUENCE, spill="all", optimizer=optimizer, **options)
+    sizes = {"seq_len": SEQUENCE, "batch": 1}
+    mebp.compile(tmp_path / "model.onnx", filed, **sizes, spill="all", optimizer=optimizer, **options)
     ids = models.token_ids(model, 1, SEQUENCE).numpy()
     expected = mebp.Session(bundle, lr=1e-2, return_gradients=False)
     session = mebp.Session(filed, lr=1e-2, return_gradients=False, spill_folder=tmp_path)

@@ -15,6 +15,7 @@ import mebp
 from mebp.exporter import attention
 from mebp.tools import find_tool
 from support import models
+from support.exports import export
 from support.nn_text import NNText
 
 
@@ -55,7 +56,7 @@ def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: st
 @pytest.mark.parametrize("family", models.ALL_FAMILIES)
 def test_exported(family: str, tmp_path: Path) -> None:
     model = models.build(family)
-    assert_same_model(model, mebp.export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
+    assert_same_model(model, export(model, tmp_path / "model.onnx", seq_len=24, batch=2))
 
 
 def test_window(tmp_path: Path) -> None:

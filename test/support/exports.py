@@ -11,11 +11,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from transformers import PreTrainedModel
 
 import mebp
+from mebp.exporter.naming import shared_path
 
 _FOLDER = "MEBP_TEST_EXPORTS"  # of the session: pytest-xdist's workers inherit it
 _LARGE = 1 << 26  # bytes; such a file is linked, and no test may change it
@@ -32,16 +34,20 @@ def begin_session() -> None:
 
 
 def export(model: PreTrainedModel | str | Path, path: Path, *, seq_len: int, batch: int = 1) -> Path:
-    """As mebp.export. A folder is exported again each time, since its path is a part of what is written."""
+    """As mebp.export, but for a folder's weights, which are a copy."""
     if isinstance(model, PreTrainedModel):
         key = _digest(model)
     elif str(model).startswith("packaged:"):
         key = str(model)
+    elif Path(model).is_dir():
+        key = _digest_of_folder(Path(model))
     else:
         return mebp.export(model, path, seq_len=seq_len, batch=batch)
     name = hashlib.sha256(f"{key} {path.name} {seq_len} {batch}".encode()).hexdigest()
     made = keep(name, lambda folder: mebp.export(model, folder / path.name, seq_len=seq_len, batch=batch))
     copy(made, path.parent)
+    if not isinstance(model, PreTrainedModel) and Path(model).is_dir():
+        _note_source(path, Path(model))
     return path
 
 
@@ -73,6 +79,21 @@ def _copy_file(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:  # another file system
         shutil.copy2(source, target)
+
+
+def _note_source(path: Path, source: Path) -> None:
+    """Another folder of the same content may have been exported."""
+    graph = onnx.load(path, load_external_data=False)
+    (note,) = [entry for entry in graph.metadata_props if entry.key == "mebp.model"]
+    note.value = shared_path(source)
+    onnx.save(graph, path)
+
+
+def _digest_of_folder(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        digest.update(f"{file.relative_to(folder)} {file.stat().st_size} ".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _digest(model: PreTrainedModel) -> str:
