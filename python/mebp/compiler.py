@@ -161,26 +161,26 @@ def run_mebpc(model: Path, output: Path, options: Mapping[str, object]) -> None:
     _run_mebpc(str(model), "-o", str(output), *as_arguments(options))
 
 
-def plan_mebpc(model: Path, options: Mapping[str, object]) -> str:
-    """The plan that mebpc prints. Raises mebp.Error likewise."""
-    return _run_mebpc(str(model), "--plan-only", *as_arguments(options)).rstrip()
+def plan_mebpc(model: Path, options: Mapping[str, object]) -> tuple[str, dict]:
+    """The plan that mebpc prints, and what its --plan-json has. Raises mebp.Error likewise."""
+    return _plan(model, "--plan-only", options)
 
 
 def find_frontier(model: Path, options: Mapping[str, object]) -> list[dict]:
     """What mebpc --frontier finds: peak_bytes and seconds of each plan, among others. Raises mebp.Error likewise."""
-    return _read_plan(model, "--frontier", options)["frontier"]
+    return _plan(model, "--frontier", options)[1]["frontier"]
 
 
 def find_generation_peak(model: Path, options: Mapping[str, object]) -> int:
     """What a process needs, in bytes, that generates text by such a bundle, whose plan has no say in it."""
-    return _read_plan(model, "--plan-only", options)["generation_peak_bytes"]
+    return plan_mebpc(model, options)[1]["generation_peak_bytes"]
 
 
-def _read_plan(model: Path, what: str, options: Mapping[str, object]) -> dict:
+def _plan(model: Path, what: str, options: Mapping[str, object]) -> tuple[str, dict]:
     with scratch_folder(Path(tempfile.gettempdir()), "mebp-plan-") as folder:
         file = folder / "plan.json"
-        _run_mebpc(str(model), what, "--plan-json", str(file), *as_arguments(options))
-        return read_json(file, "report it")
+        text = _run_mebpc(str(model), what, "--plan-json", str(file), *as_arguments(options))
+        return text.rstrip(), read_json(file, "report it")
 
 
 def check_options(options: Mapping[str, object]) -> None:

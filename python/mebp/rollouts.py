@@ -6,7 +6,7 @@ and position. So a text depends on nothing else: not on threads, not on how many
 whether the run was stopped in between.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from mebp.data.turn_ends import PromptEnds
 from mebp.errors import Error
 from mebp.generation import Kept, Recomputed, Sampler, new_tokens
 from mebp.numbers import whole_number
+from mebp.rewards import StoppedError
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 
@@ -88,8 +89,15 @@ class _Watched:
 class Writer:
     """Writes completions with a session, by its adapter as it is."""
 
-    def __init__(self, session: Session, tokenizer: Tokenizer, options: RolloutOptions) -> None:
-        self._session, self._tokenizer, self._options = session, tokenizer, options
+    def __init__(
+        self,
+        session: Session,
+        tokenizer: Tokenizer,
+        options: RolloutOptions,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """stop: asked at each token; `write` raises StoppedError when it is true."""
+        self._session, self._tokenizer, self._options, self._stop = session, tokenizer, options, stop
         self._ends = PromptEnds(tokenizer)
 
     def write(self, prompt: Prompt, seed: int, number: int, index: int) -> Rollout:
@@ -125,6 +133,8 @@ class Writer:
         chosen, logps = [], []
         stop = self._ends.after(prompt.written).stop
         for tokens in new_tokens(source, ids, count, stop, self._options.sampler(draws)):
+            if self._stop():
+                raise StoppedError
             scaled = source.last.astype(np.float64) / self._options.temperature
             scaled -= scaled.max(axis=1, keepdims=True)
             chosen.append(tokens.astype(np.int32))

@@ -2,6 +2,7 @@
 """Prompts that a run answers at each evaluation: what it shows, and that it trains the same bits."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 import mebp
 from mebp import Error
 from mebp.inspect import inspect
+from mebp.training.asking import Asking
 from mebp.training.log import Answer, read_log
+from mebp.training.options import TrainingOptions
 from support import models
 from support.textmodel import make_tokenizer
 
+KEPT = ("trainables", "workspace")  # which a session that trains has already
 SAMPLES = [{"prompt": f"{number}:", "completion": " lit"} for number in range(12)]
 
 
@@ -57,6 +61,17 @@ def test_without_data_to_measure_on_it_answers_as_often(bundle, samples, tmp_pat
     )
 
 
+def test_ctrl_c_does_not_wait_for_an_answer(bundle, samples):
+    asked = []
+
+    def stop() -> bool:
+        asked.append(len(asked))
+        return len(asked) == 4
+
+    options = TrainingOptions(bundle=bundle, data=[samples], ask=["Who?", "3:"])
+    assert not list(Asking(options, mebp.Session(bundle)).answers(stop)) and len(asked) == 4
+
+
 def test_a_budget_has_room_for_answers(samples, tmp_path, monkeypatch, capsys):
     model = tmp_path / "tiny"
     models.save(models.build("llama", num_hidden_layers=1), model)
@@ -66,11 +81,23 @@ def test_a_budget_has_room_for_answers(samples, tmp_path, monkeypatch, capsys):
     run = mebp.train(model, samples, **options, memory_budget="64MB")
     assert run.session.max_positions == 4 + 128
     plan = inspect(run.session.path)["plan"]
-    beside = sum(each["bytes"] for each in plan["generation"] if each["name"] not in ("trainables", "workspace"))
+    beside = sum(each["bytes"] for each in plan["generation"] if each["name"] not in KEPT)
+    line = f"--ask: answers take {beside / 1e6:.2f} MB beside the peak"
+    mebp.train(run.session.path, samples, **{**options, "plan_only": True, "progress": True})
+    whole = run.session.plan["planned_peak_bytes"] + beside
+    assert f"{line}\nthis run: {whole / 1e6:.1f} MB, with" in capsys.readouterr().out
     budget = plan["peak_bytes"] + beside - 1000  # enough for the fastest plan, but not for its answers
+    planned = {**options, "memory_budget": f"{budget}B", "plan_only": True, "progress": True}
+    mebp.train(model, samples, **planned)
+    before, _, last = capsys.readouterr().out.rstrip().rpartition("\n")
+    assert last == line
+    assert "so another plan is looked for" in before
     tight = mebp.train(model, samples, **options, memory_budget=f"{budget}B").session
+    found = float(re.search(r"^  peak +(\d+\.\d\d) MB  all memory", before, re.MULTILINE)[1])
+    assert found == round(inspect(tight.path)["plan"]["peak_bytes"] / 1e6, 2) and found * 1e6 + beside < budget + 5000
     assert inspect(tight.path)["plan"]["peak_bytes"] + beside <= budget
     # A bundle is compiled already, and this one's budget is what was left.
     lacking = r"^--ask: answers take [0-9.]+ MB and training [0-9.]+ MB, and the budget is .* MB are lacking; give a "
-    with pytest.raises(Error, match=lacking):
-        mebp.train(tight.path, samples, **options)
+    for given in (options, {**options, "plan_only": True}):
+        with pytest.raises(Error, match=lacking):
+            mebp.train(tight.path, samples, **given)

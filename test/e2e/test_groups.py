@@ -93,6 +93,24 @@ def test_log_probabilities_are_those_of_training(bundle, folder):
         assert np.allclose(found, each.logps, atol=1e-5)
 
 
+def test_ctrl_c_does_not_wait_for_what_is_written(bundle, folder, monkeypatch):
+    """The step before is the last one, whose state has it write the same again."""
+    asked, presses = [], []
+    prompts, options = folder / "prompts.jsonl", {"group": GROUP, "max_completion": ROOM, "steps": 3, "progress": False}
+    written = Writer.write
+
+    def write(self, prompt, seed, number, index):
+        if number == 1:
+            presses.append(signal.raise_signal(signal.SIGINT))
+            asked.append(self._stop)
+        return written(self, prompt, seed, number, index)
+
+    monkeypatch.setattr(Writer, "write", write)
+    with pytest.raises(KeyboardInterrupt, match="after step 1"):
+        mebp.train(bundle, prompts, objective="grpo", reward=[f"{folder / 'rewards.py'}:high"], **options)
+    assert len(presses) == 1 and asked[0]()
+
+
 @pytest.mark.parametrize(
     "options",
     [

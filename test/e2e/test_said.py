@@ -2,6 +2,7 @@
 """What export and mebpc say: what is going on, and what they wrote."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_export_says_each_stage_and_where_it_wrote(source, tmp_path, capsys):
 
 
 def test_a_terminal_keeps_the_last_line_alone(source, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     graph = tmp_path / "tiny" / "model.onnx"
     assert main(["export", str(source), "-o", str(graph), "--seq-len", "8", "--shape-only"]) == 0
     found = capsys.readouterr()

@@ -140,7 +140,7 @@ def test_forms_mixed_in_one_file_leave_nothing_behind(tmp_path, tokenizer, cache
     with pytest.raises(Error) as caught:
         load_dataset(data, tokenizer, LENGTH)
     assert str(caught.value) == (
-        f'{data}:61: has "prompt" and "completion" where line 1 has "text"; use one form in the whole file'
+        f'{data}:61: has "prompt" and "completion" where {data}:1 has "text"; use one form for all samples'
     )
     assert not [path for path in (cache / "tokens").rglob("*") if path.is_file()]
 

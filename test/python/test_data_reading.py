@@ -179,11 +179,11 @@ def test_a_bad_line_is_refused(tmp_path, line, message):
 
 def test_one_form_to_a_file(tmp_path):
     assert refusal(tmp_path, "", {"text": "a"}, {"text": "b"}, {"messages": TURNS}) == (
-        ':4: has "messages" where line 2 has "text"; use one form in the whole file'
+        f':4: has "messages" where {tmp_path}/data.jsonl:2 has "text"; use one form for all samples'
     )
     array = [{"text": "a"}, {"messages": TURNS}]
     assert refusal(tmp_path, json.dumps(array, indent=1)) == (
-        ':5: has "messages" where line 2 has "text"; use one form in the whole file'
+        f':5: has "messages" where {tmp_path}/data.jsonl:2 has "text"; use one form for all samples'
     )
 
 

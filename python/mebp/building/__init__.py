@@ -87,6 +87,15 @@ class Built:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A plan."""
+
+    text: str  # as mebpc prints it
+    plan: Mapping  # as its --plan-json has it
+    budget: int  # that a run must keep, in bytes; 0 for none
+
+
+@dataclass(frozen=True)
 class Builder:
     """Says what it chose, line by line, and what it is doing, stage by stage."""
 
@@ -103,13 +112,14 @@ class Builder:
         cache = Cache(self.say)
         return self._make(cache, self._prepare(cache, model, trained, options, also))
 
-    def plan(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> str:
-        """The plan of the bundle that `build` would make, as mebpc prints it; the model is exported, and no more."""
+    def plan(self, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]) -> "Planned":
+        """That of the bundle which `build` would make; the model is exported, and no more."""
         cache = Cache(self.say)
         asked = self._prepare(cache, model, trained, options, also)
         exported = self._exported(cache, asked)
         self.stage("planning")
-        return _by_mebpc(plan_mebpc, exported, asked.compiling)
+        text, plan = _by_mebpc(plan_mebpc, exported, asked.compiling)
+        return Planned(text, plan, 0 if asked.compiling.get(CHOSEN) else plan["budget_bytes"])
 
     def rebuild(self, model: str, exporting: Mapping[str, object], compiling: Mapping[str, object]) -> Built:
         """The bundle of `model` that these options, those of another Built, make. Raises mebp.Error as `build` does."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cache holds, and the removal of what was not used for the longest time.
 
-An entry is what can be made again by itself: a bundle, an export, the tokens of a file, a model that was unpacked.
-Weights may have links in several entries and outside of the cache; they count where removing entries frees them.
+An entry is what can be made again by itself: a bundle, an export, the tokens of a file, a caller's list of samples, a
+model that was unpacked. Weights may have links in several entries and outside of the cache; they count where removing
+entries frees them.
 """
 
 import fcntl
@@ -24,7 +25,7 @@ from mebp.words import counted
 
 LIMIT = "MEBP_CACHE_LIMIT"
 _USUAL = 20 * 10**9
-_KINDS = ("bundles", "exports", "tokens", "rows", "references")
+_KINDS = ("bundles", "exports", "tokens", "rows", "references", "lists")
 _REMOVING = ".removing-"
 _DAY = 86400
 

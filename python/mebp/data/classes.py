@@ -113,7 +113,7 @@ def choose_classes(labels: Sequence[Label], config: Mapping[str, object]) -> lis
     numbers = [label.value for label in labels if isinstance(label.value, int)]
     if names and numbers:
         number = next(label for label in labels if isinstance(label.value, int))
-        raise Error(f"{number.where}: its label is a number, others are names; use one of both in the whole file")
+        raise Error(f"{number.where}: its label is a number, others are names; use one of both for all samples")
     if set(names) <= set(known) and max(numbers, default=0) < max(len(known), 1) and known:
         return known
     return names or [f"LABEL_{number}" for number in range(max(*numbers, 1) + 1)]

@@ -58,8 +58,7 @@ class SampleFiles:
         if form == expected:
             return
         if first == path:
-            line = place.rpartition(":")[2]
-            raise Error(f"{where}: has {form} where line {line} has {expected}; use one form in the whole file")
+            raise Error(f"{where}: has {form} where {place} has {expected}; use one form for all samples")
         found, wanted = (str(each) if each else "plain text" for each in (form, expected))
         raise Error(f"{where}: has {found} where {place} has {wanted}; use one form in the whole folder")
 

@@ -21,7 +21,7 @@ _GUARD = ("/bin/sh", "-c", "read line; kill -s KILL 0")
 
 
 class StoppedError(Exception):
-    """The run is to end, so the command was ended before it had answered."""
+    """The run is to end, so a command, or what a model writes, was ended before it was through."""
 
 
 @dataclass(frozen=True)

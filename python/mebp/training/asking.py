@@ -15,6 +15,8 @@ from mebp.data.stream import opened
 from mebp.data.turn_ends import PromptEnds
 from mebp.data.turns import read_messages
 from mebp.errors import Error
+from mebp.objective_traits import objectives
+from mebp.rewards import StoppedError
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
@@ -59,6 +61,19 @@ def bytes_of_answers(plan: Mapping[str, object]) -> int:
     return sum(each["bytes"] for each in plan["generation"] if each["name"] not in _TEXT)
 
 
+def bytes_asking(options: TrainingOptions, plan: Mapping[str, object]) -> int:
+    """The same where the run asks, and has not that memory in any case."""
+    if not options.ask or objectives()[options.objective].writes:  # what writes has that memory counted
+        return 0
+    return bytes_of_answers(plan)
+
+
+def told_of_answers(options: TrainingOptions, plan: Mapping[str, object]) -> list[str]:
+    """A line below a printed plan; none where nothing is asked."""
+    beside = bytes_asking(options, plan)
+    return [f"--ask: answers take {beside / 1e6:.2f} MB beside the peak"] if beside else []
+
+
 class Asking:
     """The prompts of a run, which its session answers."""
 
@@ -77,19 +92,23 @@ class Asking:
     def __bool__(self) -> bool:
         return bool(self._asked)
 
-    @property
-    def bytes(self) -> int:
-        """Beside what the session plans."""
-        return bytes_of_answers(self._session.plan) if self._asked else 0
-
     def answers(self, stop: Callable[[], bool]) -> Iterator[tuple[str, str]]:
-        """Each prompt with the likeliest answer of the session as it is; none after `stop()` became true."""
+        """Each prompt with the likeliest answer of the session as it is; none after `stop()` became true, which a long
+        answer does not wait for."""
         session = self._session
+
+        def listen(tokens: object) -> None:
+            if stop():
+                raise StoppedError
+
         for each in self._asked:
             if stop():
                 return
             count = min(ANSWER, session.max_positions - len(each.ids))
-            written = session.generate([list(each.ids)], max_new_tokens=count, eos_token_id=each.stop)
+            try:
+                written = session.generate([list(each.ids)], count, each.stop, callback=listen)
+            except StoppedError:
+                return
             yield each.text, self._tokenizer.decode(written[0, len(each.ids) :].tolist()).strip()
 
 

@@ -3,20 +3,27 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.numbers import checked
+from mebp.training.lists import lists_as_files
 from mebp.training.loop import Callback, TrainingRun
 from mebp.training.options import convert, find_name
 from mebp.training.request import Request, request_kinds
+
+if TYPE_CHECKING:  # at a call, lists.py says what is wrong, with the sample
+    Path = str | os.PathLike[str]
+    Sample = str | Mapping[str, object]
+    Data = Path | Sequence[Path | Sample | Sequence[Sample]]
 
 
 @checked
 def train(
     bundle: str | os.PathLike[str],
-    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    data: "Data",
     *,
     callback: Callback | None = None,
     progress: bool = True,
@@ -26,9 +33,11 @@ def train(
 
     bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id, "OWNER/NAME@REVISION" or
         "packaged:smollm2".
-    data: plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a classifier,
-        "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and test.jsonl for
-        eval and test; or a list of these, each with its share of an epoch where one is given, as in "b.jsonl:0.2".
+    data: a file of plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a
+        classifier, "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and
+        test.jsonl for eval and test; or a list of these, each with its share of an epoch where one is given, as in
+        "b.jsonl:0.2". Or the samples themselves, in a list: a dict for each, with what a line of JSON would have, or a
+        text for each. eval, test, rollouts and ask take such a list, too.
     callback: called after each step with its record: step (from 1), loss (nats per token, before the update),
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
@@ -51,7 +60,8 @@ def train(
     Raises mebp.Error for an invalid option, data that cannot be read, and where a step fails, as when the
     loss is not finite; what was trained until then is saved likewise, as it is before what the callback raises.
     """
-    run = _request({"bundle": bundle, "data": data, **options}).run(callback, progress)
+    with lists_as_files({"bundle": bundle, "data": data, **options}) as given:
+        run = _request(given).run(callback, progress)
     if run.signal == signal.SIGINT:
         raise KeyboardInterrupt(f"stopped after step {run.session.steps}")
     if run.signal is not None:

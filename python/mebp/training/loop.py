@@ -15,13 +15,12 @@ from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
-from mebp.objective_traits import objectives
 from mebp.outputs import is_same
 from mebp.session import Session
 from mebp.split_options import exposure
 from mebp.tokenizer import Tokenizer
 from mebp.training import defaults, interrupts, state
-from mebp.training.asking import Asking
+from mebp.training.asking import Asking, bytes_asking
 from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
 from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
@@ -300,8 +299,7 @@ class _Run:
 
     @property
     def _bytes_asking(self) -> int:
-        counted = objectives()[self.options.objective].writes  # what writes has that memory in any case
-        return 0 if counted else self.asking.bytes
+        return bytes_asking(self.options, self.session.plan)
 
     def _evaluate_if_due(self, log: RunLog, reporter: Reporter) -> None:
         step = self.session.steps

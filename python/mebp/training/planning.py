@@ -7,6 +7,7 @@ from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
+from mebp.training.asking import Asking, bytes_asking, told_of_answers
 from mebp.training.objectives import make_objective
 from mebp.training.opening import open_within_budget
 from mebp.training.options import TrainingOptions
@@ -25,9 +26,11 @@ def plan(options: TrainingOptions, progress: bool = True) -> Session:
         objective = make_objective(options, tokenizer, inspect(options.bundle)["model"]["sequence"])
     before = anonymous_bytes()
     session, planned = open_within_budget(options, objective)
+    Asking(options, session)  # which refuses what has no room for an answer
+    planned += bytes_asking(options, session.plan)
     if progress:
         whole = planned + max(0, before - session.plan["process_bytes"])
-        say(session.plan.peak_table())
+        say("\n".join([str(session.plan.peak_table()), *told_of_answers(options, session.plan)]))
         kind = "predicted" if session.plan["calibrated"] else "estimated"
         say(
             f"this run: {planned / 1e6:.1f} MB, with Python, the tokenizer and the data ~{whole / 1e6:.0f} MB; "

@@ -3,6 +3,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mebp.errors import Error, reason
 from mebp.training.log import Record
-from mebp.words import printable
+from mebp.words import is_terminal, printable
 
 _PLAIN_LINES = 50  # about so many, however long the run
 _WIDE = 116  # columns; a narrower terminal has no room for every word
@@ -55,7 +56,9 @@ def make_reporter(total: int, planned_bytes: int, shown: bool, watched: Mapping[
     """watched: metrics that a step shows beside its loss, by their words."""
     if not shown:
         return SilentReporter()
-    console = _Console(highlight=False, soft_wrap=True)
+    terminal = None if is_terminal(sys.stdout) else False
+    # In a notebook rich would make a display of its own of each line.
+    console = _Console(highlight=False, soft_wrap=True, force_terminal=terminal, force_jupyter=False)
     kind = BarReporter if console.is_terminal else LineReporter
     return kind(console, total, planned_bytes, watched)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mebp.adapters.origin import Origin, is_known
-from mebp.building import Builder, Built, Trained, is_bundle
+from mebp.building import Builder, Built, Planned, Trained, is_bundle
 from mebp.building.budget import QUARTER, binding_budget, size_text
 from mebp.compile_options import AUTO, NONE, SPILLS, CompileOptions, compile_option_kinds, flag
 from mebp.compiler import check_options
@@ -27,7 +27,7 @@ from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
-from mebp.training.asking import bytes_of_answers, tokens_of_asking
+from mebp.training.asking import bytes_asking, tokens_of_asking, told_of_answers
 from mebp.training.interrupts import ended_by_signals
 from mebp.training.keeping import adapter_digest
 from mebp.training.loop import Callback, TrainingRun, train
@@ -132,9 +132,11 @@ class Request:
     def _plan(self, progress: bool) -> TrainingRun:
         """Shows it: a bundle's, or that which mebpc makes for a model, whose weights are then not looked at."""
         if is_bundle(self.training.bundle):
+            if lacking := _lacking_to_answer(self.training, self.training.bundle):
+                raise lacking.refusal()
             return TrainingRun([], [], plan(self.training, progress), interrupted=False)
         say_if = say if progress else _silent
-        say_if(self._build(progress, Builder.plan))
+        say_if(self._build(progress, self._plan_with_room))
         return TrainingRun([], [], None, interrupted=False)
 
     def _next(self, run: TrainingRun) -> str:
@@ -210,17 +212,36 @@ class Request:
                 stage, tell = stack.enter_context(stages("starting")), say
             return make(Builder(tell, stage), self._model(tell), trained, self._compiling(tell), also)
 
-    def _build_with_room(
-        self, builder: Builder, model: str, trained: Trained, compiling: CompileOptions, also: Mapping[str, object]
-    ) -> Built:
+    def _build_with_room(self, builder: Builder, *asked: object) -> Built:
         """As Builder.build; where a budget is to hold what --ask takes as well, with less of it for training."""
-        built = builder.build(model, trained, compiling, also)
-        lacking = _lacking_to_answer(self.training, built.bundle)
+        return self._with_room(
+            builder, builder.build, lambda built: _lacking_to_answer(self.training, built.bundle), asked
+        )
+
+    def _plan_with_room(self, builder: Builder, *asked: object) -> str:
+        """The same as a plan, with what --ask takes below it."""
+
+        def lacking(planned: Planned) -> "_Lacking | None":
+            return _lacking(self.training, planned.budget, planned.plan)
+
+        planned = self._with_room(builder, builder.plan, lacking, asked)
+        return "\n".join([planned.text, *told_of_answers(self.training, planned.plan)])
+
+    def _with_room(
+        self,
+        builder: Builder,
+        make: Callable[..., Made],
+        lacking_of: Callable[[Made], "_Lacking | None"],
+        asked: tuple[str, Trained, CompileOptions, Mapping[str, object]],
+    ) -> Made:
+        made = make(*asked)
+        lacking = lacking_of(made)
         if not lacking:
-            return built
+            return made
         builder.say(f"--ask: answers need {lacking.beside / 1e6:.1f} MB of the budget, so another plan is looked for")
+        model, trained, compiling, also = asked
         try:
-            return builder.build(model, trained, replace(compiling, memory_budget=lacking.rest), also)
+            return make(model, trained, replace(compiling, memory_budget=lacking.rest), also)
         except Error as error:
             raise lacking.refusal(str(error)) from None
 
@@ -346,11 +367,15 @@ _NEEDED = re.compile(r"needs at least ([0-9.]+) MB")
 
 
 def _lacking_to_answer(training: TrainingOptions, bundle: Path) -> _Lacking | None:
-    if not training.ask or objectives()[training.objective].writes:
+    if not training.ask:
         return None
     plan = inspect(bundle)["plan"]
-    found = _Lacking(binding_budget(bundle, plan["budget_bytes"]), plan["peak_bytes"], bytes_of_answers(plan))
-    return found if found.budget and found.peak + found.beside > found.budget else None
+    return _lacking(training, binding_budget(bundle, plan["budget_bytes"]), plan)
+
+
+def _lacking(training: TrainingOptions, budget: int, plan: Mapping) -> _Lacking | None:
+    found = _Lacking(budget, plan["peak_bytes"], bytes_asking(training, plan))
+    return found if found.beside and found.budget and found.peak + found.beside > found.budget else None
 
 
 def _silent(line: str) -> None:

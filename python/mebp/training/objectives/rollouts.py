@@ -162,7 +162,7 @@ class Rollouts(Objective):
     def description(self) -> Mapping[str, object]:
         options = self.options
         own = {"--objective": options.objective, "--reference": options.reference, "--reward": options.reward}
-        return own | {"--rollouts": options.rollouts} | self.own_options()
+        return own | self.own_options()
 
     def session_options(self) -> Mapping[str, object]:
         return {"accumulate": True}
@@ -176,7 +176,7 @@ class Rollouts(Objective):
         yield from self.notes
         if self._handed is None and not session.generates:
             yield "the bundle was compiled without --generate-len, so each token computes the whole text again"
-        self._writer = Writer(session, self._tokenizer, self._writing)
+        self._writer = Writer(session, self._tokenizer, self._writing, lambda: self.stop())
         if self._needs_reference:
             self._reference = Reference(self.options)
             if self._reference.note:
@@ -274,14 +274,12 @@ class Rollouts(Objective):
         """The mean reward of one completion of each prompt, drawn in the same way each time; its opposite is a loss."""
         if self._rewards is None:
             raise Error(f"--{which} needs a reward for what the model writes; give --reward")
-        writer = Writer(session, self._tokenizer, replace(self._writing, group=1))
+        writer = Writer(session, self._tokenizer, replace(self._writing, group=1), stop)
         sampled = []
-        for index, prompt in enumerate(self._eval.rows):
-            if stop():
-                return None
-            (completion,) = writer.write(prompt, self.options.seed, 2**32, index).completions
-            sampled.append(Sampled(prompt, completion.text, completion.ids))
         try:
+            for index, prompt in enumerate(self._eval.rows):
+                (completion,) = writer.write(prompt, self.options.seed, 2**32, index).completions
+                sampled.append(Sampled(prompt, completion.text, completion.ids))
             rewards = self._rewards.score(sampled, Progress(session.steps, 0)).rewards
         except StoppedError:
             return None
