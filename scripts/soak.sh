@@ -22,6 +22,7 @@ section() {
 }
 
 section models .venv/bin/python bench/models.py --check
+section oldest scripts/test_oldest.sh
 section swift scripts/test_swift.sh
 section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
