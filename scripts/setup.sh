@@ -43,7 +43,7 @@ nanobind=$(grep -o 'nanobind==[^"]*' pyproject.toml)
 make_environment() {
   # The stamp holds all that the environment depends on, its own place included: an environment cannot be moved.
   local stamp
-  stamp=$(cat scripts/requirements.txt scripts/setup.sh scripts/install_torch.sh; echo "$nanobind"; pwd; "$python" --version)
+  stamp=$(cat scripts/{requirements.txt,setup.sh,install_torch.sh}; echo "$nanobind"; pwd; "$python" --version)
   if [ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ]; then
     return
   fi
