@@ -9,9 +9,13 @@
 
 namespace mebp::format {
 
-// Reads digits with a point among them or none, in every locale; false for anything else.
-inline bool parseDecimal(std::string_view text, double &value) {
+// Digits with a point among them or none: 67.1 is 671 / 10, so that what it is a multiple of is rounded once.
+struct Decimal {
   double digits = 0, scale = 1;
+};
+
+// Reads one, in every locale; false for anything else.
+inline bool parseDecimal(std::string_view text, Decimal &decimal) {
   bool isFraction = false, any = false;
   for (char c : text) {
     if (c == '.' && !isFraction) {
@@ -21,10 +25,9 @@ inline bool parseDecimal(std::string_view text, double &value) {
     if (c < '0' || c > '9')
       return false;
     any = true;
-    digits = 10 * digits + (c - '0');
-    scale *= isFraction ? 10 : 1;
+    decimal.digits = 10 * decimal.digits + (c - '0');
+    decimal.scale *= isFraction ? 10 : 1;
   }
-  value = digits / scale;
   return any;
 }
 
@@ -40,21 +43,23 @@ inline std::string parseByteSize(std::string_view text, uint64_t &bytes) {
   size_t end = text.find_first_not_of("0123456789."), unitStart = text.find_first_not_of(" \t", end);
   std::string number(text.substr(0, end)), unit(unitStart == text.npos ? "" : text.substr(unitStart));
   unit.erase(unit.find_last_not_of(" \t") + 1);
-  double value = 0, scale = 0;
-  if (!parseDecimal(number, value))
+  double unitBytes = 0;
+  Decimal decimal;
+  if (!parseDecimal(number, decimal))
     return "is not a size; give one such as 64MiB";
   if (unit.empty())
     return "has no unit; write " + number + "MiB, " + number + "MB or another of B, KB, MB, GB, KiB, MiB, GiB";
   for (const Unit &known : units)
     if (unit == known.name)
-      scale = known.bytes;
-  if (scale == 0)
+      unitBytes = known.bytes;
+  if (unitBytes == 0)
     return "has the unit '" + unit + "'; there are B, KB, MB, GB, KiB, MiB and GiB";
-  if (value * scale < 1)
+  const double value = decimal.digits * unitBytes / decimal.scale;
+  if (value < 1)
     return "is no memory; give a size such as 64MiB";
-  if (value * scale > 1e18)
+  if (!(value <= 1e18))
     return "is more than any machine has; write a size such as 64MiB";
-  bytes = static_cast<uint64_t>(value * scale);
+  bytes = static_cast<uint64_t>(value);
   return "";
 }
 

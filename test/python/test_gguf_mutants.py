@@ -23,6 +23,7 @@ from support.gguf_files import SCALARS, TYPES, Array, File, Raw
 from support.gguf_models import WORDS, adapter, decoder, with_factors
 from support.mutants import hold
 
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "gpt2")
 NUMBERS = [0, 1, 2, 3, 31, 32, 300, 65535, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
            -1, -(1 << 31), -(1 << 63)]  # fmt: skip
 REALS = [0.0, -1.0, 1e-45, 1e-5, 1.0, 1e30, 3e38, float("inf"), float("nan")]
@@ -203,9 +204,21 @@ def quick_transformers(monkeypatch):
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", refuse)
 
 
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_key_that_lacks(tmp_path, quick_transformers, name):
+    """Each of a model's keys in turn."""
+    file, whole = tmp_path / "odd.gguf", decoder(name)
+    for key, _ in whole.keys:
+        file.write_bytes(whole.without(key).bytes())
+        try:
+            read_model(file, tmp_path / "unpacked", random.Random(0))
+        except Error as error:
+            assert "odd.gguf" in str(error) and "; " in str(error)
+
+
 def test_models(tmp_path, quick_transformers):
     file, target = tmp_path / "odd.gguf", tmp_path / "unpacked"
-    seeds = [with_factors(), *map(decoder, ("llama", "qwen2", "qwen3", "gemma3", "phi3", "gpt2"))]
+    seeds = [with_factors(), *map(decoder, ARCHITECTURES)]
     seeds.append(decoder("llama").without("tokenizer.ggml.model"))
     for seed in seeds[1:]:
         file.write_bytes(seed.bytes())

@@ -92,7 +92,7 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
         _check_same(container, f"{name}.attention.head_count_kv", heads)
         for key in ("key_length", "value_length"):
             _check_same(container, f"{name}.attention.{key}", columns // heads)
-        return {**found, "n_inner": whole("feed_forward_length")}
+        return {**found, "n_inner": whole("feed_forward_length", needed=True)}
     turned = whole("rope.dimension_count")
     if not 0 < width <= _WIDEST_HEAD or not 0 < (turned or width) <= width or (turned or width) % 2:
         raise Error(f"{container.path}: '{name}.attention.key_length' and '{name}.rope.dimension_count' make heads of "
