@@ -29,6 +29,8 @@ if [ "$(cat build/oldest/stamp 2>/dev/null || true)" != "$stamp" ]; then
   printf '%s\n' "$stamp" >build/oldest/stamp
 fi
 
+# Without test_expert_adapters.py: PEFT 0.19.1 does not load adapters of experts with transformers 5.8, nor does any PEFT
+# adapt the router of its GLM-4-MoE.
 PATH=$PWD/build/oldest/bin:$PATH build/oldest/bin/python -m pytest -n 2 --dist worksteal \
   test/python/test_{assignment,export*,extras,gguf_keys,gguf_source,loaders,rotary,tasks,tokenizer,verification}.py \
-  test/e2e/test_{encoders,expert_adapters,gguf_base,gguf_settings,mxfp4,plain_onnx,router_loss,token_classes,verify}.py
+  test/e2e/test_{encoders,gguf_base,gguf_settings,mxfp4,plain_onnx,router_loss,token_classes,verify}.py
