@@ -38,22 +38,12 @@ install_packages() {
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
 
-pinned() { grep -o "\"$1==[^\"]*\"" pyproject.toml | tr -d '"'; }
-torch=$(pinned torch)
-# MEBP_TORCH_INDEX names PyTorch's own index of CPU builds, where pip's settings do not list it already.
-install_torch() {
-  local pip=(.venv/bin/pip install -qq ${MEBP_TORCH_INDEX:+--extra-index-url "$MEBP_TORCH_INDEX"})
-  if ! command -v nvidia-smi >/dev/null && "${pip[@]}" "$torch+cpu" 2>/dev/null; then
-    return
-  fi
-  command -v nvidia-smi >/dev/null || echo "no CPU build of torch at hand (see MEBP_TORCH_INDEX): taking the large one"
-  "${pip[@]}" "$torch"
-}
+nanobind=$(grep -o 'nanobind==[^"]*' pyproject.toml)
 
 make_environment() {
   # The stamp holds all that the environment depends on, its own place included: an environment cannot be moved.
   local stamp
-  stamp=$(cat scripts/requirements.txt scripts/setup.sh; pinned '[a-z]*'; pwd; "$python" --version)
+  stamp=$(cat scripts/{requirements.txt,setup.sh,install_torch.sh}; echo "$nanobind"; pwd; "$python" --version)
   if [ "$(cat .venv/stamp 2>/dev/null || true)" = "$stamp" ]; then
     return
   fi
@@ -63,8 +53,8 @@ make_environment() {
     "$python" -m venv .venv
   fi
   export PIP_DISABLE_PIP_VERSION_CHECK=1
-  install_torch
-  .venv/bin/pip install -qq -r scripts/requirements.txt "$(pinned nanobind)" "$(pinned transformers)"
+  scripts/install_torch.sh .venv "$(sed -n 's/^torch==//p' scripts/requirements.txt)"
+  .venv/bin/pip install -qq -r scripts/requirements.txt "$nanobind"
   # Apart: peft would import the first, for seconds and with a warning. The second would bring the first along. Of the
   # third the losses alone are used; what it depends on beside them would be 274 MB.
   .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade bitsandbytes==0.50.2 \

@@ -24,6 +24,7 @@ section() {
 section models .venv/bin/python bench/models.py --check
 section figures .venv/bin/python -m pytest test/e2e/test_gradients.py test/e2e/test_bf16.py test/e2e/test_full_training.py \
   test/e2e/test_galore.py test/e2e/test_head_adapter.py test/e2e/test_language.py -k "test_smollm2 or language"
+section oldest scripts/test_oldest.sh
 section swift scripts/test_swift.sh
 section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py

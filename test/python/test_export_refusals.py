@@ -201,8 +201,8 @@ def test_families_by_what_is_missing(model_type: str, fields: dict, words: str, 
 
 def test_queries_that_see_chosen_keys(tmp_path: Path) -> None:
     """What chooses them would be left out."""
-    model = models.build("deepseek_v3", model_type="deepseek_v32", index_head_dim=16, index_n_heads=2, index_topk=4)
-    line = "DeepseekV32Attention lets queries see chosen keys alone; mebp cannot train sparse attention yet"
+    model = models.build("deepseek_v3", model_type="glm_moe_dsa", index_head_dim=16, index_n_heads=2, index_topk=4)
+    line = "GlmMoeDsaAttention lets queries see chosen keys alone; mebp cannot train sparse attention yet"
     assert refusal(model, tmp_path).endswith(line)
 
 

@@ -71,7 +71,9 @@ def test_a_key_that_makes_no_model_is_named(field: str, value: object, named: st
 
 
 def test_what_libraries_say_on_purpose_stands_behind_the_key(tmp_path: Path) -> None:
-    assert refusal(tmp_path, hidden_size=7) == (
+    line = refusal(tmp_path, hidden_size=7)
+    # An older transformers takes another number of heads, too.
+    assert line.replace(' or "num_attention_heads" (2)', "") == (
         f'{tmp_path / "config.json"}: transformers cannot read it because of "hidden_size" (7): '
         "The hidden size (7) is not a multiple of the number of attention heads (2); correct it"
     )

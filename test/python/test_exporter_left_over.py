@@ -18,6 +18,7 @@ from mebp.exporter.left_over import check_left_over
 from mebp.exporter.quiet import quiet
 from mebp.exporter.renaming import find_pieces, rename
 from mebp.exporter.skeleton import build_skeleton
+from mebp.exporter.source import resolve
 from support import models
 
 Q = "model.layers.0.self_attn.q_proj"
@@ -158,7 +159,7 @@ def test_a_whole_checkpoint_leaves_nothing(family: str, tmp_path: Path, capsys: 
     with quiet():
         model = models.build(family)
         model.save_pretrained(tmp_path)
-        skeleton = build_skeleton(model.config)
+        skeleton = build_skeleton(resolve(tmp_path, tmp_path, shape_only=True).config)
         checkpoint = rename(read_checkpoint(tmp_path), skeleton)
         capsys.readouterr()
         check_left_over(skeleton, checkpoint, find_pieces(checkpoint, skeleton), family)

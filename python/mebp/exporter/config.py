@@ -13,6 +13,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from mebp.errors import Error, sentence
 from mebp.exporter.foreign_code import name_left_out, without_code
+from mebp.exporter.later import later_advice
 from mebp.exporter.offline import offline
 from mebp.words import listed
 
@@ -37,7 +38,7 @@ def read_config(file: Path, fields: dict) -> PreTrainedConfig:
         given = f"is {_shown(kind)}" if "model_type" in fields else "is missing"
         raise Error(f'{file}: "model_type" {given}; set it to the model\'s type, such as "llama"')
     if kind not in CONFIG_MAPPING:
-        advice = "update transformers, or export another model"
+        advice = _advice(kind)
         raise Error(f"{file}: transformers {transformers.__version__} has no model type '{kind}'; {advice}")
     try:
         config = _read(fields)
@@ -55,8 +56,12 @@ def why(error: Exception, fields: Mapping[str, object], attempt: Callable[[dict]
     keys, said = _blamed(fields, attempt), sentence(error)
     shown = [f'"{key}" ({_shown(fields[key])})' for key in keys[:_MOST_SHOWN]]
     because = f" because of {listed(shown)}" if shown else ""
-    advice = "correct it" if keys else "update transformers, or export another model"
+    advice = "correct it" if keys else _advice(str(fields.get("model_type")))
     return f"{because}: {said}; {advice}" if said else f"{because}; {advice}"
+
+
+def _advice(kind: str) -> str:
+    return later_advice(kind, "transformers") or "update transformers, or export another model"
 
 
 def _read(fields: dict) -> PreTrainedConfig:

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from mebp.errors import Error, explained
 from mebp.exporter.assignment import join_assigned_parts
+from mebp.exporter.later import later_advice
 from mebp.exporter.masks import plain_masks
 from mebp.exporter.rotary import computed_tables
 
@@ -38,7 +39,8 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
         raise
     except Exception as error:
         why = explained(error)
-        raise Error(f"{type(model).__name__}: torch cannot export it{why}; mebp cannot train this model yet") from error
+        yet = later_advice(model.config.model_type, "torch", "transformers") or "mebp cannot train this model yet"
+        raise Error(f"{type(model).__name__}: torch cannot export it{why}; {yet}") from error
     graph = program.model
     fold_constants_ir(graph, should_fold=_is_shape)
     RemoveUnusedNodesPass()(graph)

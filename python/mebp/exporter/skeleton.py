@@ -16,6 +16,7 @@ from mebp.errors import Error, explained
 from mebp.exporter import attention, experts
 from mebp.exporter.checkpoint import StoredTensor
 from mebp.exporter.config import why
+from mebp.exporter.later import later_advice
 from mebp.exporter.offline import offline
 from mebp.tasks import CAUSAL, TASKS
 from mebp.tensor_file import read_stored
@@ -125,6 +126,8 @@ def _refuse_experts(model: PreTrainedModel) -> None:
     for name, module in model.named_modules():
         if _EXPERTS.search(type(module).__name__) and not any(map(experts.are_replaced, module.modules())):
             advice = "mebp cannot train this model yet: transformers computes it in a way of its own"
+            if later := later_advice(model.config.model_type, "transformers"):
+                advice = f"this transformers computes it in a way of its own; {later}"
             raise Error(f"{type(model).__name__}: '{name}' is a mixture of experts; {advice}")
 
 

@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from mebp.tensor_file import write_tensors
 from mebp.words import say
 
 _ROOM = "make room or choose another folder"
+# Which makes a tokenizer by its kind. An older transformers, which lacks it, goes by the model's type alone.
+_BY_KIND = "transformers.integrations.gguf"
 _ENDS_OF_TURN = ("eot", "eom")  # llama.cpp ends a generation with these, too
 
 
@@ -140,11 +143,13 @@ def _convert_tokenizer(file: Path, kind: str, target: Path) -> None:
 
     from mebp.exporter.offline import offline
 
+    unread = f"{file}: transformers cannot read its tokenizer, whose 'tokenizer.ggml.model' is '{kind[:60]}'"
+    if kind != "gpt2" and not find_spec(_BY_KIND):
+        raise Error(f"{unread}; {READ_ADVICE}")
     with tempfile.TemporaryDirectory(prefix="mebp-gguf-") as alone, offline():
         (Path(alone) / "model.gguf").symlink_to(file.resolve())
         try:
             found = AutoTokenizer.from_pretrained(alone, gguf_file="model.gguf", trust_remote_code=False)
         except Exception as error:
-            raise Error(f"{file}: transformers cannot read its tokenizer, whose 'tokenizer.ggml.model' is "
-                        f"'{kind[:60]}'; {READ_ADVICE}") from error  # fmt: skip
+            raise Error(f"{unread}; {READ_ADVICE}") from error
         found.save_pretrained(target)
