@@ -90,7 +90,7 @@ def test_one_command_makes_a_bundle_and_an_adapter(model, empty, samples, tmp_pa
     assert first.returncode == 0 and not first.stderr, first.stderr
     lines = first.stdout.splitlines()
     assert lines[:2] == [f"looking for {model}", f"reading {samples}"]
-    assert lines[2] == "--seq-len 32: which hold all 6 samples, the longest of 15"
+    assert lines[2] == "--seq-len 32: which holds all 6 samples, the longest of 15"
     assert "tracing LlamaForCausalLM for 1 x 512 tokens" in lines and "compiling" in lines
     entries = kept(empty)
     assert len(entries) == 2 and entries[0].startswith("bundles/tiny-") and entries[1].startswith("exports/tiny-")
@@ -254,7 +254,7 @@ def test_a_gguf_file_is_a_model(model, cached, samples, tmp_path):
     mebp.merge(bundle, adapter, merged)
     run = command("train", merged, "--data", samples, "--steps", 1)
     assert run.returncode == 0, run.stderr
-    assert "--seq-len 32: which hold all 6 samples, the longest of 15" in run.stdout
+    assert "--seq-len 32: which holds all 6 samples, the longest of 15" in run.stdout
     again = command("train", merged, "--data", samples, "--steps", 1)
     assert "/merged.mebp: the bundle, from the cache" in again.stdout, again.stderr
 
@@ -400,7 +400,7 @@ PAIR = {"prompt": "Lamp:", "chosen": " is lit", "rejected": " is out"}
         (
             {"prompt": "Lamp:"},
             {"objective": "grpo", "reward": [], "max_completion": 60, "group": 2},
-            "--seq-len 96: which hold all 3 samples, the longest of 65",
+            "--seq-len 96: which holds all 3 samples, the longest of 65",
         ),
     ],
     ids=["dpo", "grpo"],

@@ -32,7 +32,7 @@ def test_a_terminal_keeps_the_last_line_alone(source, tmp_path, capsys, monkeypa
     graph = tmp_path / "tiny" / "model.onnx"
     assert main(["export", str(source), "-o", str(graph), "--seq-len", "8", "--shape-only"]) == 0
     found = capsys.readouterr()
-    assert found.out == f"wrote {graph}; next: mebpc {graph} -o tiny.mebp --random-weights 0\n"
+    assert found.out == f"wrote {graph}; next: mebpc {graph} --frontier\n"
     assert "tracing LlamaForCausalLM for 1 x 8 tokens" in found.err
 
 

@@ -354,7 +354,8 @@ def test_refusals(bundle, data, tmp_path):
         == "mebp: '--step' is not an option of this command; did you mean --steps?; see mebp train --help"
     )
     assert refusal(*train, "--learning-rate=1").startswith("mebp: '--learning-rate' is not an option of this command;")
-    assert refusal(*train, "more") == "mebp: 'more' is one argument too many; see mebp train --help"
+    several = "give --data once for each file"
+    assert refusal(*train, "more") == f"mebp: 'more' is one argument too many; {several}; see mebp train --help"
     assert refusal(*train, "--threads", 0) == "mebp: threads is 0; give at least 1, or leave it out for all"
     assert "sequence" in refusal("generate", bundle, "--prompt", "long " * 40)
 

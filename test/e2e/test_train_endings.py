@@ -48,6 +48,21 @@ def test_signals_save(bundle, data, tmp_path, number, status):
     assert steps_of(bundle, state) == len(log.read_text().splitlines())
 
 
+@pytest.mark.parametrize(
+    ("options", "hint"), [((), "with --state DIR a run can go on"), (("--state", "state"), "continue with --resume")]
+)
+def test_a_stopped_run_says_how_one_goes_on(bundle, data, tmp_path, options, hint):
+    log = tmp_path / "run.jsonl"
+    options = [tmp_path / each if each == "state" else each for each in options]
+    with running(
+        "train", bundle, "--data", data, "--steps", 100000, "--log", log, *options, until=has_lines(log, 2)
+    ) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        (line,) = [line for line in printed(process.stdout).splitlines() if line.startswith("stopped after step")]
+        assert line.endswith(f" of 100000; {hint}")
+
+
 def test_nohup_is_meant(bundle, data, tmp_path):
     log = tmp_path / "run.jsonl"
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a child inherits

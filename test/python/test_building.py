@@ -49,13 +49,13 @@ def completions(path: Path, *lengths: int) -> Path:
 @pytest.mark.parametrize(
     ("lengths", "limit", "expected"),
     [
-        ([3, 5, 32], None, Length(32, "which hold all 3 samples, the longest of 32")),
-        ([3, 5, 33], None, Length(64, "which hold all 3 samples, the longest of 33")),
-        ([10] * 99 + [5000], None, Length(32, "which hold 99 of 100 samples, the longest of 5,000")),
-        ([10] * 40 + [50, 70], None, Length(96, "which hold all 42 samples, the longest of 70")),
-        ([4000, 10], None, Length(1024, "which hold 1 of 2 samples, the longest of 4,000")),
-        ([100], 80, Length(80, "which hold 0 of 1 samples, the longest of 100")),
-        ([9], None, Length(32, "which hold all 1 sample, the longest of 9")),
+        ([3, 5, 32], None, Length(32, "which holds all 3 samples, the longest of 32")),
+        ([3, 5, 33], None, Length(64, "which holds all 3 samples, the longest of 33")),
+        ([10] * 99 + [5000], None, Length(32, "which holds 99 of 100 samples, the longest of 5,000")),
+        ([10] * 40 + [50, 70], None, Length(96, "which holds all 42 samples, the longest of 70")),
+        ([4000, 10], None, Length(1024, "which holds 1 of 2 samples, the longest of 4,000")),
+        ([100], 80, Length(80, "which holds 0 of 1 samples, the longest of 100")),
+        ([9], None, Length(32, "which holds all 1 sample, the longest of 9")),
     ],
 )
 def test_the_length_holds_the_samples(source, tmp_path, lengths, limit, expected):
@@ -81,7 +81,7 @@ def test_few_samples_do_not_share_rows():
 def test_what_is_not_cut_is_held():
     assert choose_length([10] * 99 + [5000], None, may_cut=False).tokens == 5024
     assert choose_length([10] * 99 + [5000], 2048, may_cut=False).reason == (
-        "which hold 99 of 100 samples, the longest of 5,000"
+        "which holds 99 of 100 samples, the longest of 5,000"
     )
 
 
@@ -95,7 +95,7 @@ def test_packed_text_has_the_usual_length(source, tmp_path):
 def test_many_samples_are_not_all_read(source, tmp_path):
     data = completions(tmp_path / "data.jsonl", *[10] * 1999, *[200] * 2001)
     assert choose_length(sample_lengths(data, Tokenizer.of_model(source), 2000), None).reason == (
-        "which hold all 2,000 samples, the longest of 200"
+        "which holds all 2,000 samples, the longest of 200"
     )
 
 

@@ -86,10 +86,11 @@ def test_names_that_nobody_reads_are_refused():
     [
         (
             [{"question": "a", "answer": "b"}],
-            ':1: has no "reply", which --columns reads as "completion"; the sample has "question" and "answer"',
+            ':1: has no "reply", which --columns reads as "completion" in every file; '
+            'the sample has "question" and "answer"',
         ),
         ([{"question": "a", "reply": "b"}, {}],
-         ':2: has no "question", which --columns reads as "prompt"; the sample is empty'),
+         ':2: has no "question", which --columns reads as "prompt" in every file; the sample is empty'),
     ],
 )  # fmt: skip
 def test_samples_without_the_column(tmp_path, samples, message):

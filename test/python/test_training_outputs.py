@@ -36,7 +36,7 @@ def test_folders_are_made(tmp_path):
 def test_refusals(tmp_path):
     (tmp_path / "file").touch()
     taken, beneath = tmp_path / "file", tmp_path / "file" / "adapter"
-    assert refusal(adapter_out=taken) == f"--adapter-out {taken}: something else is there; choose another"
+    assert refusal(adapter_out=taken) == f"--adapter-out {taken}: is no folder; choose another"
     reason = f"{taken} cannot be made (File exists); choose another"
     assert refusal(adapter_out=beneath) == f"--adapter-out {beneath}: {reason}"
     assert refusal(plot=beneath / "run.png").startswith(f"--plot {beneath / 'run.png'}: {beneath} cannot be made (")
@@ -142,7 +142,7 @@ def test_what_comes_beside_an_adapter_replaces_nothing_else(tmp_path, name, kind
 
 def test_a_state_is_of_a_run(tmp_path):
     (tmp_path / "file").touch()
-    assert refusal(state=tmp_path / "file") == f"--state {tmp_path / 'file'}: something else is there; choose another"
+    assert refusal(state=tmp_path / "file") == f"--state {tmp_path / 'file'}: is no folder; choose another"
     (tmp_path / "state.bin").write_bytes(b"not a state")
     assert refusal(state=tmp_path) == f"{tmp_path / 'state.bin'}: is not a saved state; choose another folder"
 

@@ -47,7 +47,7 @@ def choose_length(
     shared = min(_PACKED, most, sum(lengths) // _ROWS // _MULTIPLE * _MULTIPLE)
     if packs and tokens < shared:
         return Length(shared, f"in which samples share rows; the longest has {counted(lengths[-1], 'token')}")
-    return Length(tokens, f"which hold {of}, the longest of {lengths[-1]:,}")
+    return Length(tokens, f"which holds {of}, the longest of {lengths[-1]:,}")
 
 
 def is_enough_to_share(lengths: Sequence[int], tokens: int) -> bool:

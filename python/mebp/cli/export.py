@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             classes=arguments.classes and arguments.classes.split(","),
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
-    weights = " --random-weights 0" if arguments.shape_only else _storage(arguments.model)
-    say(f"wrote {written}; next: {shlex.join(['mebpc', str(written), '-o', bundle])}{weights}")
+    # Who has no weights asks what a step would take.
+    rest = "--frontier" if arguments.shape_only else f"-o {shlex.quote(bundle)}{_storage(arguments.model)}"
+    say(f"wrote {written}; next: {shlex.join(['mebpc', str(written)])} {rest}")
     return 0

@@ -115,7 +115,8 @@ class _Parser(argparse.ArgumentParser):
         """Raises Error for arguments that nothing takes, with the option that the first may mean."""
         name = unknown[0].split("=")[0]
         if not name.startswith("-"):
-            self.error(f"'{name}' is one argument too many")
+            several = "; give --data once for each file" if "data" in self.long_options() else ""
+            self.error(f"'{name}' is one argument too many{several}")
         self.refuse_elsewhere(name.lstrip("-").replace("-", "_"))
         hint = option_hint(name, self.long_options(), _flag) or _elsewhere(name)
         self.error(f"'{name}' is not an option of this command{f'; {hint}' if hint else ''}")

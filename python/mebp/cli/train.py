@@ -21,12 +21,14 @@ from mebp.training.schedule import SCHEDULES
 
 # What --help shows: what one needs to train on text.
 FIRST = (
-    *("data", "eval", "epochs", "steps", "batch", "accumulate", "seq-len", "lr", "schedule", "warmup", "optimizer"),
-    *("lora-rank", "weights", "memory-budget", "adapter", "adapter-out", "state", "resume", "overwrite", "log", "seed"),
-    "help",
+    *("data", "columns", "eval", "epochs", "steps", "batch", "accumulate", "seq-len", "lr", "schedule", "warmup"),
+    *("optimizer", "lora-rank", "weights", "memory-budget", "adapter", "adapter-out", "state", "resume", "overwrite"),
+    *("log", "seed", "help"),
 )
 OTHERS = "preferences and rewards (--objective), encoders, optimizers, whole models, this machine"
-DATA_FORMS = "the training data: plain text, JSON lines or a JSON array; docs/data.md lists the forms"
+DATA_FORMS = (
+    "the training data: plain text, JSON lines, CSV or parquet, or a folder of these; docs/data.md lists the forms"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,8 +139,8 @@ def _add_evaluation(add: Callable) -> None:
         "--val-split",
         type=float,
         metavar="X",
-        help="hold this share of the data out and measure on it (default, without --epochs, --steps and --eval: 0.05 "
-        "of 40 samples or more)",
+        help="hold this share of the data out, at least 8 samples, and measure on it (default, without --epochs, "
+        "--steps and --eval: 0.05 of 40 samples or more)",
     )
     add(
         "--eval-every", type=int, metavar="N", help="evaluate every N steps and after the last (default: once an epoch)"

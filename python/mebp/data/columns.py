@@ -64,7 +64,8 @@ class Columns:
                 if column in entry:
                     missing.pop(column, None)
                 elif name not in _OPTIONAL:
-                    raise Error(f'{where}: has no "{column}", which --columns reads as "{name}"; {_has(entry)}')
+                    raise Error(f'{where}: has no "{column}", which --columns reads as "{name}" in every file; '
+                                f"{_has(entry)}")  # fmt: skip
             yield where, self._renamed(entry)
         if missing:
             column, name = next(iter(missing.items()))

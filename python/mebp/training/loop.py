@@ -197,7 +197,7 @@ class _Run:
             self._finish(log, reporter)
             self._tell_refreshes(reporter)
             if not self._is_finished:
-                hint = "; continue with --resume" if options.state else ""
+                hint = "; continue with --resume" if options.state else "; with --state DIR a run can go on"
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
             signal = self.interrupted.signal if cut else None

@@ -70,7 +70,7 @@ def _check_own(options: TrainingOptions, what: str, older: bool, name: str) -> N
 def _check_state(options: TrainingOptions) -> None:
     folder = options.state
     if folder.exists() and not folder.is_dir():
-        raise Error(f"--state {folder}: something else is there; choose another")
+        raise Error(f"--state {folder}: is no folder; choose another")
     if state.exists(folder) and not (options.resume or options.overwrite):
         raise Error(
             f"{folder}: holds the state of a run (after step {state.steps(folder)}); "
@@ -82,7 +82,7 @@ def _check_adapter(options: TrainingOptions) -> None:
     folder = options.adapter_out
     what = f"--adapter-out {folder}"
     if folder.exists() and not folder.is_dir():
-        raise Error(f"{what}: something else is there; choose another")
+        raise Error(f"{what}: is no folder; choose another")
     config = folder / "adapter_config.json"
     if config.exists() and "peft_type" not in read_json(config, "choose another --adapter-out"):
         raise Error(f"{what}: exists and is not an adapter; choose another")
@@ -95,7 +95,7 @@ def _check_model(options: TrainingOptions) -> None:
     folder = options.model_out
     what = f"--model-out {folder}"
     if folder.exists() and not folder.is_dir():
-        raise Error(f"{what}: something else is there; choose another")
+        raise Error(f"{what}: is no folder; choose another")
     older = is_trained_model(folder) or (options.keep == "all" and bool(step_folders(folder)))
     if folder.exists() and any(folder.iterdir()) and not older:
         raise Error(f"{what}: exists and is not a model of mebp train; choose another")
