@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mebp.data.sources import Source
     from mebp.session import Session
 
-COLUMNS = "read columns of the data under other names, such as prompt=question,completion=answer"
+COLUMNS = "read columns by other names, as in prompt=question,completion=answer"
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:

@@ -26,9 +26,6 @@ FIRST = (
     *("log", "seed", "help"),
 )
 OTHERS = "preferences and rewards (--objective), encoders, optimizers, whole models, this machine"
-DATA_FORMS = (
-    "the training data: plain text, JSON lines, CSV or parquet, or a folder of these; docs/data.md lists the forms"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +69,8 @@ def _add_data(add: Callable) -> None:
         "--data",
         action="append",
         metavar="FILE",
-        help=f"{DATA_FORMS}; also several, FILE:0.2 with its share of an epoch",
+        help="text, JSON lines, CSV, parquet, or a folder of these (docs/data.md); also several, FILE:0.2 with its "
+        "share of an epoch",
     )
     add("--columns", metavar="NAMES", help=COLUMNS)
     add(
@@ -126,7 +124,7 @@ def _add_optimizer(add: Callable) -> None:
         "--accumulate",
         type=int,
         metavar="N",
-        help="batches, pairs or prompts per optimizer step, as the objective takes them (default: 1)",
+        help="batches, pairs or prompts per optimizer step (default: 1)",
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
