@@ -10,6 +10,7 @@ import pytest
 import mebp
 from mebp import Error
 from mebp.inspect import inspect
+from mebp.tokenizer import Tokenizer
 from mebp.training.asking import Asking
 from mebp.training.log import Answer, read_log
 from mebp.training.options import TrainingOptions
@@ -48,6 +49,16 @@ def test_it_answers_and_trains_the_same_bits(bundle, samples, tmp_path, capsys):
     assert [entry for entry in read_log(tmp_path / "asked" / "training.csv") if isinstance(entry, Answer)]
 
 
+@pytest.mark.parametrize("plan_only", [False, True])
+def test_a_run_has_one_tokenizer(bundle, samples, monkeypatch, plan_only):
+    """That of a real model takes 12 MB, which would be beyond what the run says that it takes."""
+    made = []
+    read = Tokenizer.__init__
+    monkeypatch.setattr(Tokenizer, "__init__", lambda self, *given: (made.append(given), read(self, *given))[1])
+    mebp.train(bundle, samples, steps=1, ask=["Who?"], plan_only=plan_only, progress=False)
+    assert len(made) == 1
+
+
 def test_without_data_to_measure_on_it_answers_as_often(bundle, samples, tmp_path):
     options = {"steps": 5, "eval_every": 2, "state": tmp_path / "state", "log": tmp_path / "run.jsonl", "ask": "Who?"}
     mebp.train(bundle, samples, **options, progress=False, callback=lambda record: record.step == 4)
@@ -69,7 +80,7 @@ def test_ctrl_c_does_not_wait_for_an_answer(bundle, samples):
         return len(asked) == 4
 
     options = TrainingOptions(bundle=bundle, data=[samples], ask=["Who?", "3:"])
-    assert not list(Asking(options, mebp.Session(bundle)).answers(stop)) and len(asked) == 4
+    assert not list(Asking(options, mebp.Session(bundle), Tokenizer(bundle)).answers(stop)) and len(asked) == 4
 
 
 def test_a_budget_has_room_for_answers(samples, tmp_path, monkeypatch, capsys):

@@ -77,9 +77,9 @@ def told_of_answers(options: TrainingOptions, plan: Mapping[str, object]) -> lis
 class Asking:
     """The prompts of a run, which its session answers."""
 
-    def __init__(self, options: TrainingOptions, session: Session) -> None:
+    def __init__(self, options: TrainingOptions, session: Session, tokenizer: Tokenizer) -> None:
         """Raises mebp.Error where the bundle has no room for an answer."""
-        self._session, self._tokenizer = session, Tokenizer(options.bundle)
+        self._session, self._tokenizer = session, tokenizer
         self._asked = prompts_of(options, self._tokenizer)
         for each in self._asked:
             if len(each.ids) >= session.max_positions:

@@ -96,7 +96,7 @@ def train(
         with told_by(say) if progress else nullcontext():
             objective = make_objective(options, tokenizer, length)
         before = anonymous_bytes()
-        return _Run(options, objective, before, pauses, command, began, origin).run(callback, progress)
+        return _Run(options, objective, tokenizer, before, pauses, command, began, origin).run(callback, progress)
 
 
 class _Run:
@@ -104,6 +104,7 @@ class _Run:
         self,
         options: TrainingOptions,
         objective: Objective,
+        tokenizer: Tokenizer,
         before: int,
         pauses: interrupts.Pauses,
         command: Callable[[TrainingOptions], str],
@@ -120,7 +121,7 @@ class _Run:
             session.model.check_space(options.model_out)
         self.objective, self.pauses = objective, pauses
         self.origin = origin or Origin.of_bundle(options.bundle)
-        self.asking = Asking(options, session)
+        self.asking = Asking(options, session, tokenizer)
         steps_per_epoch = objective.steps_per_epoch(session)
         given = options
         options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))

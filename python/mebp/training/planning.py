@@ -26,7 +26,7 @@ def plan(options: TrainingOptions, progress: bool = True) -> Session:
         objective = make_objective(options, tokenizer, inspect(options.bundle)["model"]["sequence"])
     before = anonymous_bytes()
     session, planned = open_within_budget(options, objective)
-    Asking(options, session)  # which refuses what has no room for an answer
+    Asking(options, session, tokenizer)  # which refuses what has no room for an answer
     planned += bytes_asking(options, session.plan)
     if progress:
         whole = planned + max(0, before - session.plan["process_bytes"])
