@@ -95,6 +95,15 @@ def test_the_folder_alone(own, trained, capsys):
     said(capsys, "adapter", "convert", adapter, "--to", "gguf", "-o", own / "adapter.gguf")
 
 
+def test_inspect_shows_the_bundle_of_an_adapter(own, trained, capsys):
+    bundle = find_origin(own / "adapter").bundle
+    assert said(capsys, "inspect", own / "adapter") == said(capsys, "inspect", bundle)
+    shutil.copytree(trained / "adapter", own / "stranger")
+    (own / "stranger" / FILE).write_text("{}")
+    found = refusal_in_process(capsys, "inspect", own / "stranger")
+    assert "this machine has not trained it as it is now" in found
+
+
 def test_the_folder_alone_in_a_conversation(own, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Lamp 1:\n")))
     assert said(capsys, "chat", own / "adapter", "--max-new-tokens", 3)[0]

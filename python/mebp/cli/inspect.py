@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mebp inspect NAME.mebp"""
+"""mebp inspect NAME.mebp|ADAPTER"""
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mebp.cli.session import add_bundle
+from mebp.compile_options import CompileOptions
 from mebp.errors import Error
 from mebp.inspect import describe_trained, model_title
 from mebp.outputs import PAGE, check_output
@@ -16,7 +16,9 @@ from mebp.words import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_bundle(parser)
+    parser.add_argument(
+        "bundle", type=Path, metavar="NAME.mebp", help="a bundle, or an adapter's folder, whose bundle is shown"
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
         "--html",
@@ -34,8 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from mebp.building.using import find_used, is_adapter
     from mebp.inspect import inspect
 
+    if is_adapter(arguments.bundle):
+        arguments.bundle = find_used(arguments.bundle, None, None, CompileOptions()).bundle
     shown = {"--measure": arguments.measure, "--log": arguments.log, "--frontier": arguments.frontier}
     if arguments.html is None and any(shown.values()):
         raise Error(f"{next(filter(shown.get, shown))} needs --html FILE, the page to show it on")
