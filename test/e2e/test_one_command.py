@@ -361,7 +361,7 @@ def test_refusals(model, bundle, cached, samples, tmp_path, capsys):
         "mebp: optimizer 'none' is not in this build; choose "
     )
     assert refused(model, "--data", samples, "--lora-rank", "four") == (
-        "mebp: argument --lora-rank: invalid int value: 'four'; see mebp train --help\n"
+        "mebp: --lora-rank is 'four'; give a whole number; see mebp train --help\n"
     )
     assert kept(cached) == before
 

@@ -44,6 +44,22 @@ def test_training_on_text_fits_a_screen(capsys, monkeypatch):
     assert "--help-all" in lines[-2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "x", "--schedule", "poly"], "--schedule is 'poly'; choose constant, linear or cosine"),
+        (["train", "x", "--steps", "ten"], "--steps is 'ten'; give a whole number"),
+        (["train", "x", "--lr", "1,5"], "--lr is '1,5'; give a number"),
+        (["train", "x", "--data"], "--data has no value; give one"),
+        (["export", "x", "-o"], "--output has no value; give one"),
+        (["adapter", "adapter2"], "action is 'adapter2'; choose convert"),
+    ],
+)
+def test_a_value_is_refused_in_plain_words(capsys, arguments, words):
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"mebp: {words}; see mebp {arguments[0]} --help\n"
+
+
 def test_the_rest_is_there_by_objective(capsys, monkeypatch):
     text = help_of(capsys, monkeypatch, "--help-all")
     usage, *groups = re.split(r"\n\n(?=[^ ][^\n]*:\n)", text)

@@ -4,6 +4,7 @@
 import argparse
 import itertools
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -16,7 +17,7 @@ import mebp
 from mebp.errors import Error, reason
 from mebp.files import user_path
 from mebp.training.foreign_names import SAME, command_hint, option_hint, plain_name
-from mebp.words import STANDARD_OUTPUT, say
+from mebp.words import STANDARD_OUTPUT, listed, say
 
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
@@ -59,6 +60,26 @@ EXIT_STATUSES = {
 }
 
 
+# argparse's words of one argument, and of what is wrong with it.
+_ARGUMENT = re.compile(r"argument (?:-\w/)?(\S+): (.*)", re.DOTALL)
+_CHOICE = re.compile(r"invalid choice: (.*?),? \(choose from (.*)\)", re.DOTALL)
+_VALUE = re.compile(r"invalid (int|float) value: (.*)", re.DOTALL)
+_KINDS = {"int": "a whole number", "float": "a number"}
+
+
+def _in_plain_words(message: str) -> str:
+    """What argparse says, as all other refusals are worded; as it is where it is about something else."""
+    if not (argument := _ARGUMENT.fullmatch(message)):
+        return message
+    name, said = argument.groups()
+    if choice := _CHOICE.fullmatch(said):
+        choices = listed(each.strip(" '") for each in choice[2].split(","))
+        return f"{name} is {choice[1]}; choose {choices}"
+    if value := _VALUE.fullmatch(said):
+        return f"{name} is {value[2]}; give {_KINDS[value[1]]}"
+    return f"{name} has no value; give one" if said.startswith("expected ") else f"{name}: {said}"
+
+
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **given: object) -> None:
         super().__init__(allow_abbrev=False, **given)  # what is short today may be ambiguous tomorrow
@@ -89,7 +110,7 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        raise Error(f"{message}; see {self.prog} --help")
+        raise Error(f"{_in_plain_words(message)}; see {self.prog} --help")
 
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
