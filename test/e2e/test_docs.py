@@ -2,26 +2,20 @@
 """docs/cli.md says what the commands say, docs/ops.md and docs/passes.md what the .td files do, docs/models.md what
 was tried, and docs/trust.md names tests that there are."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from support.scripts import load
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def load(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
-    return load("write_cli")
+    return load("docs/write_cli.py")
 
 
 def test_the_page_is_as_the_commands_are(writer):
@@ -29,7 +23,7 @@ def test_the_page_is_as_the_commands_are(writer):
 
 
 def test_the_pages_are_as_the_declarations_are():
-    pages = load("write_ir").pages()
+    pages = load("docs/write_ir.py").pages()
     assert {page.name for page in pages} == {"ops.md", "passes.md"}
     for page, text in pages.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name}: run make docs"
@@ -37,7 +31,7 @@ def test_the_pages_are_as_the_declarations_are():
 
 
 def test_the_list_of_models_is_what_was_tried():
-    writer = load("write_models")
+    writer = load("docs/write_models.py")
     assert writer.PAGE.read_text(encoding="utf-8") == writer.page(), "run make docs"
 
 

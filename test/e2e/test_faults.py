@@ -20,9 +20,9 @@ import pytest
 
 from mebp.tools import find_tool
 from support.commands import TIMEOUT
+from support.soak import SOAK
 from support.textmodel import TEXT
 
-SOAK = bool(os.environ.get("MEBP_SOAK"))
 FAULTS = ("short", "ENOSPC", "EIO", "kill")
 KILLED = -9
 

@@ -3,7 +3,6 @@
 
 import json
 import math
-import os
 import random
 import re
 import subprocess
@@ -18,8 +17,8 @@ from mebp.memory import free_bytes
 from mebp.tools import find_tool
 from support import models
 from support.exports import export
+from support.soak import SOAK
 
-SOAK = "MEBP_SOAK" in os.environ
 TOLERATED = 1.05  # times the fastest plan's seconds, for which nothing is written
 SHAPES = {
     "long": ("llama", "--seq-len 256"),

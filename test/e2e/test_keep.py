@@ -2,7 +2,6 @@
 """What layers keep for their backward: it saves time in memory that is there, and changes no bit."""
 
 import json
-import os
 import subprocess
 
 import numpy as np
@@ -14,9 +13,9 @@ from mebp.tools import find_tool
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.exports import export
+from support.soak import SOAK
 
 SEQUENCE = 64
-SOAK = "MEBP_SOAK" in os.environ
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 """Runs that are killed with -9 at random moments go on with the same bits, whatever the optimizer. `make test` kills
 each optimizer's run once, `make soak` (MEBP_SOAK) fifty runs."""
 
-import os
 import random
 import subprocess
 import time
@@ -16,9 +15,10 @@ from mebp.tools import find_tool
 from support import models
 from support.commands import TIMEOUT
 from support.pipeline import make_bundle
+from support.soak import SOAK
 
 OPTIMIZERS = [name for name, _ in load_runtime().optimizers()]
-KILLS = 50 if os.environ.get("MEBP_SOAK") else len(OPTIMIZERS)
+KILLS = 50 if SOAK else len(OPTIMIZERS)
 STEPS, SEQUENCE, BATCH = 40, 32, 2
 KILLED = -9
 # What shows most of an optimizer: every array that it can keep, and more than one refresh.

@@ -3,7 +3,6 @@
 `make soak` (MEBP_SOAK) a gigabyte, of which it also asserts how long it takes."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -20,8 +19,8 @@ from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
 from mebp.training.loop import TrainingRun
 from support.commands import TIMEOUT, command_line, has_lines, refusal_in_process, running
+from support.soak import SOAK
 
-SOAK = bool(os.environ.get("MEBP_SOAK"))
 BYTES = 1_000_000_000 if SOAK else 60_000_000
 PART = 500_000
 MOST_MEMORY = 200e6  # of Python, tokenizer and data

@@ -3,7 +3,6 @@
 whatever the number of threads. `make test` kills a run of each objective once, `make soak` (MEBP_SOAK) ten times."""
 
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -14,9 +13,10 @@ from mebp.objective_traits import objectives
 from support import models
 from support.commands import has_lines, mebp, running
 from support.pipeline import make_bundle
+from support.soak import SOAK
 from support.textmodel import make_tokenizer
 
-KILLS = 10 if os.environ.get("MEBP_SOAK") else 1
+KILLS = 10 if SOAK else 1
 STEPS, LENGTH, ROOM = 8, 48, 12
 PAIRS = [{"prompt": f"Lamp {number}", "chosen": " is lit." * (1 + number % 3), "rejected": " is out."}
          for number in range(5)]  # fmt: skip

@@ -2,7 +2,6 @@
 """Whatever breaks between a device and its server, or of them, what is trained has the bits of an undisturbed run.
 `make test` tries three faults of each kind, `make soak` (MEBP_SOAK) fifty."""
 
-import os
 import random
 import subprocess
 import sys
@@ -20,11 +19,11 @@ from mebp.cli.main import main
 from mebp.split import Credentials, Server, connect, served
 from support.commands import running
 from support.relay import Relay
+from support.soak import SOAK
 from support.split import STEPS, compile_both, make_text_halves, same, tokens, trained
 from support.textmodel import TEXT
 
-SOAKS = bool(os.environ.get("MEBP_SOAK"))
-FAULTS = 50 if SOAKS else 3
+FAULTS = 50 if SOAK else 3
 RUN_STEPS = 40
 KILLED = -9
 ADAPTER = ("adapter_model.safetensors", "private_lora.safetensors")
@@ -69,7 +68,7 @@ def test_reset_connections(halves, tmp_path, is_secret):
     assert time.monotonic() - stopped < 20  # and not as long as a session waits for its device
 
 
-@pytest.mark.skipif(not SOAKS, reason="waits for minutes, as a device does; make soak")
+@pytest.mark.skipif(not SOAK, reason="waits for minutes, as a device does; make soak")
 @pytest.mark.parametrize("rate", [0, 1], ids=["stalls", "trickles"])
 def test_a_network_that_gives_nothing_or_a_byte_a_second(halves, rate):
     """The call fails in time, with nothing changed, and the next one is as if nothing had been."""

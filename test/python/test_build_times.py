@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/build_times.py: which folder's a command is, and that each counts once."""
 
-import importlib.util
-import pathlib
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "build_times.py"
+from support.scripts import load
 
 
 @pytest.fixture(scope="module")
-def times():
-    specification = importlib.util.spec_from_file_location("build_times", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+def times() -> ModuleType:
+    return load("scripts/build_times.py")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +25,7 @@ def times():
     ],
 )
 def test_folders(times, output, folder):
-    assert times.folder_of(output, pathlib.Path("/home/me/mebp/build")) == folder
+    assert times.folder_of(output, Path("/home/me/mebp/build")) == folder
 
 
 def test_a_command_counts_once(times, tmp_path):

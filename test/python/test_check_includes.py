@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/check_includes.py: what it finds in small trees."""
 
-import importlib.util
-import pathlib
+from support.scripts import ROOT, load
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_includes.py"
-
-
-def load():
-    specification = importlib.util.spec_from_file_location("check_includes", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+SCRIPT = "scripts/check_includes.py"
 
 
 def problems(root, files, exceptions=frozenset()):
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return load().check(root, exceptions)
+    return load(SCRIPT).check(root, exceptions)
 
 
 def test_an_edge_that_is_not_allowed_is_named(tmp_path):
@@ -67,5 +59,5 @@ def test_a_long_file_is_named(tmp_path):
 
 
 def test_this_tree_passes():
-    module = load()
-    assert module.check(SCRIPT.parents[1]) == []
+    module = load(SCRIPT)
+    assert module.check(ROOT) == []

@@ -10,7 +10,7 @@ from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
 from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
-from mebp.words import answer, say
+from mebp.words import answer, is_terminal, say
 
 if TYPE_CHECKING:
     from mebp.chat import Chat
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read() -> str | None:
     """The user's next turn; None where there is no other. Ctrl-C leaves, as KeyboardInterrupt."""
-    shows = sys.stdin.isatty() and sys.stdout.isatty()
+    shows = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     try:
         if shows:
             return input("> ").strip()

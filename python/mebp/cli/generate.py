@@ -11,7 +11,7 @@ from mebp.cli.connection import add_connection
 from mebp.cli.sampling import add_sampling, check_sampling, note_empty, note_passes, sampling
 from mebp.cli.session import add_adapter, add_compiling, add_machine, add_model, open_session, use
 from mebp.errors import Error
-from mebp.words import answer, counted, say
+from mebp.words import answer, counted, is_terminal, say
 
 if TYPE_CHECKING:
     from mebp.chat import Chat
@@ -139,7 +139,7 @@ def _answer(
 ) -> None:
     from mebp.streaming import TextStream
 
-    streams = sys.stdout.isatty() and not arguments.json
+    streams = is_terminal(sys.stdout) and not arguments.json
     stream = TextStream(tokenizer.decode, arguments.stop)
     pieces: list[str] = []
 

@@ -11,6 +11,7 @@ from mebp.exporter import packaged
 from mebp.exporter.naming import HubName, hub_name, is_commit, shared_path
 from mebp.files import user_path
 from mebp.gguf.container import is_gguf
+from mebp.words import is_terminal
 
 MODEL, DATASET = "model", "dataset"  # what the hub has
 _HUB_WEIGHTS = ["model*.safetensors", "model.safetensors.index.json"]
@@ -71,7 +72,7 @@ def download(asked: HubName, patterns: Sequence[str], kind: str = MODEL) -> Foun
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import enable_progress_bars
 
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         enable_progress_bars()
     try:
         folder = Path(

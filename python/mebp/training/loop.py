@@ -368,10 +368,12 @@ class _Run:
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))
         compiled = session.plan["peak_bytes"]
-        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session) + self._bytes_asking
-        asked = f"; answers of --ask take {self._bytes_asking / 1e6:.1f}" if self._bytes_asking else ""
-        told_of = f"with these options ({compiled / 1e6:.1f} MB as compiled{asked})"
-        how = "as compiled" if planned == compiled else told_of
+        asking = self._bytes_asking
+        planned = session.plan["planned_peak_bytes"] + self.objective.bytes_beside(session) + asking
+        how = "as compiled"
+        if planned != compiled:
+            answers = f"; answers of --ask take {asking / 1e6:.1f}" if asking else ""
+            how = f"with these options ({compiled / 1e6:.1f} MB as compiled{answers})"
         beside = (self.planned_bytes - planned) / 1e6
         reporter.say(
             f"planned peak: {planned / 1e6:.1f} MB {how}, and about {beside:.0f} MB of Python, tokenizer and data"
