@@ -15,7 +15,7 @@ public:
   std::vector<Channel> forward() && {
     addFlow(Stage::Hidden, true);
     for (uint32_t block = split.first_block(); block < split.end_block(); ++block)
-      for (const ForwardProgram &forward : forwardPrograms)
+      for (const ProgramTraits &forward : forwardPrograms)
         if (const Program *program = find(block, generates ? forward.decode : forward.name)) {
           addRemote(forward.takes, block, false, program->inputs(), *program);
           addRemote(forward.gives, block, true, program->outputs(), *program);
@@ -28,11 +28,11 @@ public:
     addTop(Stage::HiddenCotangent, true);
     const uint32_t lowest = split.lowest_trained();
     for (uint32_t block = split.end_block(); block-- > std::max(split.first_block(), lowest);)
-      for (size_t i = std::size(forwardPrograms); i-- > 0;)
-        if (const Program *program = find(block, forwardPrograms[i].backward)) {
-          addRemote(forwardPrograms[i].taken(true), block, false, program->inputs(), *program);
+      for (const ProgramTraits *forward = forwardPrograms.end(); forward-- != forwardPrograms.begin();)
+        if (const Program *program = find(block, forward->backward)) {
+          addRemote(forward->taken(true), block, false, program->inputs(), *program);
           if (block > lowest)
-            addRemote(forwardPrograms[i].given(true), block, true, program->outputs(), *program);
+            addRemote(forward->given(true), block, true, program->outputs(), *program);
         }
     if (split.first_block() > lowest)
       addFlow(Stage::HiddenCotangent, false);

@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp::format {
 

@@ -160,7 +160,7 @@ class Writer:
                 raise UnsupportedError(f"{message.name}.{field.name}: repeated {field.type} is not known here")
             return f"std::vector<{value}>"
         if self.is_explicit(field):
-            if value != "uint32_t":
+            if value not in ("uint32_t", "uint64_t"):
                 raise UnsupportedError(f"{message.name}.{field.name}: {field.type} with presence is not known here")
             return f"Optional<{value}>"
         return value

@@ -18,7 +18,7 @@ struct MessageType;
 // The C++ type of a field; of an enumeration int32_t.
 enum class FieldKind : uint8_t { Bool, Int32, UInt32, UInt64, Float, Double, String, Message };
 
-// What the generator checks: of several numbers, Int32 and Float alone; with presence, UInt32 alone.
+// What the generator checks: of several numbers, Int32 and Float alone; with presence, UInt32 and UInt64.
 enum class FieldPresence : uint8_t {
   Implicit, // T, a Child<T> or, of several, a std::vector<T> or Repeated<T>
   Explicit  // an Optional<T>

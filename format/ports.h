@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of programs and ports that both halves know. What goes into a program or comes out of it is a port: its
-// kind says whose memory it is and for how long (program.proto), its name which of that kind.
+// The names of ports that both halves know. What goes into a program or comes out of it is a port: its kind says whose
+// memory it is and for how long (program.proto), its name which of that kind.
 #pragma once
 
 #include <cstddef>
@@ -13,73 +13,6 @@
 #include "format/storage.h"
 
 namespace mebp::format {
-
-// A block's programs. A runtime runs those that it knows, and leaves others alone.
-constexpr std::string_view forwardProgram = "forward", backwardProgram = "backward", objectiveProgram = "objective",
-                           logProbabilitiesProgram = "log_probabilities", logitsProgram = "logits";
-// Those of generation: of a block before the head, which reads and extends its state; of the head, for the last row of
-// each batch item.
-constexpr std::string_view decodeProgram = "decode", decodeLogitsProgram = "decode_logits";
-
-// Of a layer with an adapter whose trained factor may be elsewhere: X to U = X A^T, U to a V that depends on what is
-// trained, and forward and decode take V. What goes between these is REMOTE.
-constexpr std::string_view compressProgram = "compress", adaptProgram = "adapt",
-                           compressBackwardProgram = "compress_backward", adaptBackwardProgram = "adapt_backward",
-                           decodeCompressProgram = "decode_compress", decodeAdaptProgram = "decode_adapt";
-
-// What a program passes on, whatever that is called as ports: the block's flows, or all that it gives as REMOTE. Where
-// the one that takes it is in another place, it is a message.
-enum class Stage : uint16_t { Hidden = 0, Compressed, Adapted, HiddenCotangent, AdaptedCotangent, CompressedCotangent };
-constexpr const char *nameOf(Stage stage) {
-  constexpr const char *names[] = {"hidden state",
-                                   "compressed rows",
-                                   "adapted rows",
-                                   "cotangent of the hidden state",
-                                   "cotangents of the adapted rows",
-                                   "cotangents of the compressed rows"};
-  return names[static_cast<size_t>(stage)];
-}
-constexpr Stage cotangentOf(Stage stage) {
-  return stage == Stage::Compressed ? Stage::CompressedCotangent
-         : stage == Stage::Adapted  ? Stage::AdaptedCotangent
-                                    : Stage::HiddenCotangent;
-}
-constexpr bool isCotangent(Stage stage) { return stage >= Stage::HiddenCotangent; }
-
-// What a block runs forward, in this order where it has them, and how each is derived from.
-struct ForwardProgram {
-  std::string_view name, backward, decode;
-  Stage takes, gives;  // what passes; of the backward, the cotangents, the other way
-  bool isOfAdapter;    // holds what an adapter trains, and so is the device's, whoever has the layer
-  bool addsCotangents; // its backward adds to the cotangents of the block's input, which another one has given
-
-  constexpr Stage taken(bool isBackward) const { return isBackward ? cotangentOf(gives) : takes; }
-  constexpr Stage given(bool isBackward) const { return isBackward ? cotangentOf(takes) : gives; }
-};
-inline constexpr ForwardProgram forwardPrograms[] = {
-    {compressProgram, compressBackwardProgram, decodeCompressProgram, Stage::Hidden, Stage::Compressed, false, true},
-    {adaptProgram, adaptBackwardProgram, decodeAdaptProgram, Stage::Compressed, Stage::Adapted, true, false},
-    {forwardProgram, backwardProgram, decodeProgram, Stage::Adapted, Stage::Hidden, false, false},
-};
-// Whether generation runs it, and nothing else.
-constexpr bool generates(std::string_view program) {
-  for (const ForwardProgram &forward : forwardPrograms)
-    if (program == forward.decode)
-      return true;
-  return program == decodeLogitsProgram;
-}
-constexpr bool isOfAdapter(std::string_view program) {
-  for (const ForwardProgram &forward : forwardPrograms)
-    if (program == forward.name || program == forward.backward || program == forward.decode)
-      return forward.isOfAdapter;
-  return false;
-}
-constexpr bool addsCotangents(std::string_view program) {
-  for (const ForwardProgram &forward : forwardPrograms)
-    if (program == forward.backward)
-      return forward.addsCotangents;
-  return false;
-}
 
 // FLOW: what a forward gives, the next block takes. Its cotangent comes back the other way.
 constexpr std::string_view hiddenFlow = "hidden", cotangentSuffix = ".cotangent";

@@ -14,6 +14,7 @@
 
 #include "format/alignment.h"
 #include "format/ports.h"
+#include "format/programs.h"
 
 namespace mebp::format {
 

@@ -34,7 +34,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       LogicalResult result = success();
       if (block.getKind() == train::BlockKind::Head)
         result = derive(block, format::logProbabilitiesProgram, format::objectiveProgram);
-      for (const format::ForwardProgram &program : train::getForwardPrograms(block))
+      for (const format::ProgramTraits &program : train::getForwardPrograms(block))
         if (succeeded(result))
           result = derive(block, program.name, program.backward);
       if (failed(result))

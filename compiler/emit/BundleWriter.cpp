@@ -96,6 +96,11 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
   }
 }
 
+void setSeed(format::Model &model, uint64_t seed) {
+  model.set_seed(seed);
+  model.mutable_lora()->set_seed(seed); // where older runtimes look for it
+}
+
 /// What the module says of its half, where it is one.
 void addSplit(ModuleOp module, format::Bundle &bundle) {
   auto half = module->getAttrOfType<DictionaryAttr>("mebp.half");
@@ -112,7 +117,7 @@ void addSplit(ModuleOp module, format::Bundle &bundle) {
   split.set_ring(getNumber("ring"));
   split.set_ring_slack(getNumber("ring_slack"));
   if (isServer)
-    bundle.mutable_model()->mutable_lora()->set_seed(0);
+    setSeed(*bundle.mutable_model(), 0); // which the adapter could be drawn again by
 }
 
 /// The first block that runs each program. Blocks that share one store their parameters alike.
@@ -331,7 +336,7 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   if (auto parameters = module->getAttrOfType<ArrayAttr>("mebp.target_parameters"))
     for (auto name : parameters.getAsRange<StringAttr>())
       model.mutable_lora()->add_target_parameters(name.str());
-  model.mutable_lora()->set_seed(options.lora.seed);
+  setSeed(model, options.lora.seed);
 
   SmallVector<nn::ParameterOp> parameters = layOutWeights(module, bundle);
   llvm::StringMap<uint32_t> programs, weights;

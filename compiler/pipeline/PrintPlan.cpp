@@ -2,7 +2,7 @@
 #include "compiler/pipeline/PrintPlan.h"
 
 #include "compiler/pipeline/DescribeSchedule.h"
-#include "format/ports.h"
+#include "format/programs.h"
 #include "format/python_memory.h"
 #include "format/readable.h"
 

@@ -167,7 +167,7 @@ StepSeconds predictStep(ModuleOp module, int64_t sequence, StringRef optimizer, 
   StepSeconds step;
   for (auto block : module.getOps<train::BlockOp>()) {
     double backward = 0;
-    for (const format::ForwardProgram &program : format::forwardPrograms) {
+    for (const format::ProgramTraits &program : format::forwardPrograms) {
       step.layersForward += of(program.name, block);
       backward += of(program.backward, block);
     }

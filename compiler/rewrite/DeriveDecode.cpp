@@ -164,7 +164,7 @@ struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
       LogicalResult result = success();
       if (block.getKind() == train::BlockKind::Head)
         result = derive(block, format::logitsProgram, format::decodeLogitsProgram, batch);
-      for (const format::ForwardProgram &program : train::getForwardPrograms(block))
+      for (const format::ProgramTraits &program : train::getForwardPrograms(block))
         if (succeeded(result))
           result = derive(block, program.name, program.decode, rows);
       if (failed(result))

@@ -327,10 +327,10 @@ LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned,
 }
 
 namespace mebp::train {
-SmallVector<format::ForwardProgram> getForwardPrograms(BlockOp block) {
-  SmallVector<format::ForwardProgram> programs;
+SmallVector<format::ProgramTraits> getForwardPrograms(BlockOp block) {
+  SmallVector<format::ProgramTraits> programs;
   if (block.getKind() != BlockKind::Head)
-    llvm::copy_if(format::forwardPrograms, std::back_inserter(programs), [&](const format::ForwardProgram &program) {
+    llvm::copy_if(format::forwardPrograms, std::back_inserter(programs), [&](const format::ProgramTraits &program) {
       return program.name == format::forwardProgram || block.getProgram(program.name);
     });
   return programs;

@@ -3,6 +3,7 @@
 
 #include "dialects/nn/NN.h"
 #include "format/ports.h"
+#include "format/programs.h"
 #include "format/projection.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -19,7 +20,7 @@ class YieldOp;
 namespace mebp::train {
 
 /// What a block before the head runs forward, in its order; the forward itself in any case. Nothing of the head.
-llvm::SmallVector<format::ForwardProgram> getForwardPrograms(BlockOp block);
+llvm::SmallVector<format::ProgramTraits> getForwardPrograms(BlockOp block);
 
 /// What an argument or result of a block's function is: its `train.port`. Null where it has none.
 PortAttr getArgumentPort(mlir::func::FuncOp function, unsigned index);

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "platform/platform.h"
 #include "runtime/core/shared_library.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

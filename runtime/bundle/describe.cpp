@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "format/channels.h"
+#include "format/lookup.h"
 #include "format/python_memory.h"
 #include "format/storage.h"
 #include "format/tasks.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
-#include "runtime/bundle/programs.h"
 
 namespace mebp {
 
@@ -40,7 +40,7 @@ static Json describeModel(const format::Model &model) {
             {"alpha", model.lora().alpha()},
             {"target_modules", model.lora().target_modules()},
             {"target_parameters", model.lora().target_parameters()},
-            {"seed", model.lora().seed()}}}};
+            {"seed", seedOf(model)}}}};
 }
 
 static Json describeBlock(const format::Bundle &bundle, const format::Block &block) {
@@ -152,7 +152,7 @@ std::string describeBundle(const format::Bundle &bundle) {
                           {"rows", trainable.rows()},
                           {"columns", trainable.columns()},
                           {"gradient_rank", trainable.rank()},
-                          {"storage", format::nameOf(mebp::storageOf(trainable))}});
+                          {"storage", format::nameOf(format::storageOf(trainable))}});
     if (!trainable.adapts().empty())
       trainables.back()["adapts"] = trainable.adapts();
     if (const format::Between &between = trainable.between(); trainable.has_between())

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "format/lookup.h"
 #include "format/optimizers.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -23,7 +23,7 @@ template <typename Matrix> bool isLike(const format::Value &value, const Matrix 
 // One block's use of one program.
 class ProgramUse {
 public:
-  ProgramUse(const format::Bundle &bundle, const format::Block &block, const KnownProgram &use, int32_t number)
+  ProgramUse(const format::Bundle &bundle, const format::Block &block, const format::ProgramTraits &use, int32_t number)
       : bundle(bundle), block(block), use(use), program(bundle.programs(number)) {}
 
   Status check() const {
@@ -43,7 +43,7 @@ public:
     if (!findPort(program.outputs(), Port::RESULT, format::expertScoresPort) !=
         !findPort(program.outputs(), Port::RESULT, format::expertCountsPort))
       return failure(MEBP_CORRUPT, "it gives one of its experts' scores and counts, but not the other");
-    return use.givesGradients && !isThin() ? checkGradients() : Status();
+    return use.is(format::GivesGradients) && !isThin() ? checkGradients() : Status();
   }
 
 private:
@@ -59,7 +59,7 @@ private:
       return Status();
     if (port.kind() == Port::BATCH)
       return checkStepPort(port);
-    if (port.kind() == Port::STATE && use.generates)
+    if (port.kind() == Port::STATE && use.is(format::Generates))
       return checkState(port);
     if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::backwardProgram))
       return checkRemote(port);
@@ -87,7 +87,7 @@ private:
     if (isThin())
       return checkThin(port, use.name == format::rangeProgram ? format::rangeSuffix : format::sketchSuffix);
     const format::Parameter *parameter = findParameter(block, port.name());
-    if (!use.givesGradients || !parameter || !parameter->has_trainable())
+    if (!use.is(format::GivesGradients) || !parameter || !parameter->has_trainable())
       return failure(MEBP_CORRUPT, "it gives a gradient '%s' of nothing that is trained", port.name().c_str());
     return isF32(valueOf(port), trainedShape(*parameter).gradient()) ? Status() : wrongShape(port);
   }
@@ -100,7 +100,8 @@ private:
     const format::Parameter *parameter = findParameter(block, format::parameterOf(port.name()));
     const format::TrainedShape shape =
         parameter && parameter->has_trainable() ? trainedShape(*parameter) : format::TrainedShape();
-    if (format::thinSuffixOf(port.name()) != suffix || !use.givesGradients || use.ofHead || shape.rank == 0)
+    if (format::thinSuffixOf(port.name()) != suffix || !use.is(format::GivesGradients) || use.is(format::OfHead) ||
+        shape.rank == 0)
       return failure(MEBP_CORRUPT, "its port '%s' is of no gradient that is projected there", port.name().c_str());
     const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
     const format::ThinShape fits =
@@ -118,8 +119,8 @@ private:
       return findPort(taking.inputs(), Port::PARAMETER, format::nameThin(gradient.name(), suffix)) != nullptr;
     };
     const int32_t range = programOf(block, format::rangeProgram), sketch = programOf(block, format::sketchProgram);
-    const bool isWhole = has(program, format::projectorSuffix) && range != noProgram && sketch != noProgram &&
-                         has(bundle.programs(range), format::sketchSuffix) &&
+    const bool isWhole = has(program, format::projectorSuffix) && range != format::noProgram &&
+                         sketch != format::noProgram && has(bundle.programs(range), format::sketchSuffix) &&
                          has(bundle.programs(sketch), format::rangeSuffix);
     return isWhole ? Status()
                    : failure(MEBP_CORRUPT, "nothing projects its gradient '%s', as the bundle says that it is",
@@ -144,13 +145,15 @@ private:
       return unknown(port);
     const bool isOfWhole = port.name() == format::startsPort || port.name() == format::endsPort ||
                            port.name() == format::countedPort || known->ofExperts;
-    if (isOfWhole && (use.generates || use.ofHead || bundle.has_split())) // of a step on a whole model alone
+    if (isOfWhole &&
+        (use.is(format::Generates) || use.is(format::OfHead) || bundle.has_split())) // of a step on a whole model alone
       return unknown(port);
     const format::Value &value = valueOf(port);
     if (format::storageOf(value.element()) != known->element)
       return wrongShape(port);
     if (known->ofExperts)
-      return !use.ofHead && isStatic(value) && value.rows() == 1 && value.columns() == stepShapeOf(bundle).experts
+      return !use.is(format::OfHead) && isStatic(value) && value.rows() == 1 &&
+                     value.columns() == stepShapeOf(bundle).experts
                  ? Status()
                  : wrongShape(port);
     uint64_t columns = known->ofVocabulary ? outputsOf(bundle.model()) : 1;
@@ -165,7 +168,7 @@ private:
     const bool isOfTokens =
         value.row_extent().kind() == format::Extent::TOKENS && value.column_extent().kind() == format::Extent::STATIC;
     const bool isActivation = value.element() == format::F32 || value.element() == format::BF16;
-    return !use.ofHead && isOfTokens && isActivation ? Status() : wrongShape(port);
+    return !use.is(format::OfHead) && isOfTokens && isActivation ? Status() : wrongShape(port);
   }
 
   // Rows for each batch item; which of them, the kernels that use them say.
@@ -193,8 +196,8 @@ private:
   // generation may be planned for fewer, since they run on rows in turn; but for one of each batch item at least, and
   // in blocks before the head for two.
   bool isTokenCount(uint64_t rows) const {
-    if (use.generates)
-      return rows <= mostTokens() && rows >= bundle.model().batch() * (use.ofHead ? 1u : 2u);
+    if (use.is(format::Generates))
+      return rows <= mostTokens() && rows >= bundle.model().batch() * (use.is(format::OfHead) ? 1u : 2u);
     return rows == mostTokens() || (use.name == format::logitsProgram && rows < mostTokens());
   }
 
@@ -207,11 +210,11 @@ private:
     return value.element() == weight.element() && isLike(value, weight);
   }
 
-  const format::Value &valueOf(const Port &port) const { return mebp::valueOf(program, port); }
+  const format::Value &valueOf(const Port &port) const { return format::valueOf(program, port); }
 
   const format::Bundle &bundle;
   const format::Block &block;
-  const KnownProgram &use;
+  const format::ProgramTraits &use;
   const format::Program &program;
 };
 
@@ -243,15 +246,16 @@ Status validateBlock(const format::Bundle &bundle, int index) {
     if (program.program() >= static_cast<uint32_t>(bundle.programs_size()))
       return failure(MEBP_CORRUPT, "its %s program %u does not exist", program.name().c_str(), program.program());
   }
-  for (const KnownProgram &use : knownPrograms) {
+  for (const format::ProgramTraits &use : format::knownPrograms) {
     int32_t number = programOf(block, use.name);
-    if (number == noProgram) {
-      bool isRequired = use.isRequired || (use.name == generatingProgramOf(isHead) && bundle.model().positions());
-      if (isRequired && use.ofHead == isHead && !bundle.has_split())
+    if (number == format::noProgram) {
+      bool isRequired =
+          use.is(format::Required) || (use.name == format::generatingProgramOf(isHead) && bundle.model().positions());
+      if (isRequired && use.is(format::OfHead) == isHead && !bundle.has_split())
         return failure(MEBP_CORRUPT, "it has no %s program", use.name.data());
       continue;
     }
-    if (use.ofHead != isHead)
+    if (use.is(format::OfHead) != isHead)
       return failure(MEBP_CORRUPT, "where it stands, it cannot have the program '%s'", use.name.data());
     if (Status status = ProgramUse(bundle, block, use, number).check(); !status.ok())
       return status.in("its " + std::string(use.name) + " program");

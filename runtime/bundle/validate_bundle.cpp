@@ -10,10 +10,10 @@
 
 #include "format/adapters.h"
 #include "format/alignment.h"
+#include "format/lookup.h"
 #include "format/projection.h"
 #include "format/storage.h"
 #include "format/tasks.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -142,10 +142,11 @@ static Status validateSplit(const format::Bundle &bundle) {
   for (uint32_t i = 0; i < blocks; ++i) {
     const format::Block &block = bundle.blocks(static_cast<int>(i));
     const bool isHead = i + 1 == blocks, isServed = i >= split.first_block() && i < split.end_block();
-    const bool isHere = programOf(block, isHead ? format::objectiveProgram : format::forwardProgram) != noProgram;
+    const bool isHere =
+        programOf(block, isHead ? format::objectiveProgram : format::forwardProgram) != format::noProgram;
     if (isHere == (isServed == isDevice))
       return failure(MEBP_CORRUPT, "block '%s' does not run where the bundle says", block.name().c_str());
-    const bool generates = programOf(block, generatingProgramOf(isHead)) != noProgram;
+    const bool generates = programOf(block, format::generatingProgramOf(isHead)) != format::noProgram;
     if (isHere && bundle.model().positions() && !generates)
       return failure(MEBP_CORRUPT, "block '%s' has no program that generates", block.name().c_str());
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -21,15 +21,15 @@ public:
   explicit FlowValidator(const format::Bundle &bundle) : bundle(bundle) {}
 
   Status check(int index) const {
-    for (const KnownProgram &use : knownPrograms)
-      if (int32_t number = programOf(bundle.blocks(index), use.name); number != noProgram)
+    for (const format::ProgramTraits &use : format::knownPrograms)
+      if (int32_t number = programOf(bundle.blocks(index), use.name); number != format::noProgram)
         if (Status status = check(index, use, bundle.programs(number)); !status.ok())
           return status.in("its " + std::string(use.name) + " program");
     return Status();
   }
 
 private:
-  Status check(int index, const KnownProgram &use, const format::Program &program) const {
+  Status check(int index, const format::ProgramTraits &use, const format::Program &program) const {
     for (const Port &input : program.inputs()) {
       if (input.kind() != Port::FLOW)
         continue;
@@ -39,7 +39,7 @@ private:
           return status;
         continue;
       }
-      if (back ? !use.givesGradients || !isGivenBack(index + 1, input) : index == 0)
+      if (back ? !use.is(format::GivesGradients) || !isGivenBack(index + 1, input) : index == 0)
         return wrong(input, "which no other block gives");
       if (Status status = checkType(use, program, input, back ? index : index - 1); !status.ok())
         return status;
@@ -51,7 +51,7 @@ private:
       bool back = isCotangent(output);
       flows |= !back;
       bool givesFlows = use.name == format::forwardProgram || use.name == format::decodeProgram;
-      if (back ? !use.givesGradients || index == 0 : !givesFlows)
+      if (back ? !use.is(format::GivesGradients) || index == 0 : !givesFlows)
         return wrong(output, "which goes nowhere");
       if (Status status = checkType(use, program, output, back ? index - 1 : index); !status.ok())
         return status;
@@ -66,14 +66,15 @@ private:
     if (index == 0 || !program.in_place() || !isGivenBack(index, cotangent) ||
         !findPort(program.outputs(), Port::FLOW, cotangent.name()))
       return wrong(cotangent, "which it cannot add to");
-    return checkType(*findKnown(format::backwardProgram), program, cotangent, index - 1);
+    return checkType(*format::findProgram(format::backwardProgram), program, cotangent, index - 1);
   }
 
   // Against the flow that the forward of this block gives, or what stands for it in generation.
-  Status checkType(const KnownProgram &use, const format::Program &program, const Port &port, int giver) const {
+  Status checkType(const format::ProgramTraits &use, const format::Program &program, const Port &port,
+                   int giver) const {
     const format::Block &block = bundle.blocks(giver);
     int32_t number = programOf(block, giverOf(use));
-    const format::Program *forward = number == noProgram ? nullptr : &bundle.programs(number);
+    const format::Program *forward = number == format::noProgram ? nullptr : &bundle.programs(number);
     const Port *flow = forward ? findPort(forward->outputs(), Port::FLOW, format::flowOf(port.name())) : nullptr;
     if (!forward && bundle.has_split())
       return Status(); // the other half gives it
@@ -83,15 +84,15 @@ private:
     bool fits = one.columns() == other.columns() && one.element() == other.element() &&
                 one.row_extent().kind() == format::Extent::TOKENS &&
                 one.column_extent().kind() == format::Extent::STATIC &&
-                (!use.generates || use.ofHead || one.rows() == other.rows());
+                (!use.is(format::Generates) || use.is(format::OfHead) || one.rows() == other.rows());
     return fits ? Status() : wrong(port, "which is of another type there");
   }
 
   bool isGivenBack(int index, const Port &cotangent) const {
-    int32_t number = index < bundle.blocks_size() ? gradientProgramOf(bundle.blocks(index)) : noProgram;
-    if (number == noProgram && bundle.has_split())
+    int32_t number = index < bundle.blocks_size() ? gradientProgramOf(bundle.blocks(index)) : format::noProgram;
+    if (number == format::noProgram && bundle.has_split())
       return index < bundle.blocks_size();
-    return number != noProgram && findPort(bundle.programs(number).outputs(), Port::FLOW, cotangent.name());
+    return number != format::noProgram && findPort(bundle.programs(number).outputs(), Port::FLOW, cotangent.name());
   }
 
   static Status wrong(const Port &port, const char *why) {
@@ -123,7 +124,7 @@ Status validateFlows(const format::Bundle &bundle) {
     const format::Block &block = bundle.blocks(i);
     if (Status status = validator.check(i); !status.ok())
       return status.in("block '" + block.name() + "'");
-    bool has = gradientProgramOf(block) != noProgram;
+    bool has = gradientProgramOf(block) != format::noProgram;
     if (gradients && !has && !bundle.has_split())
       return failure(MEBP_CORRUPT, "block '%s' has no backward, but one before it has", block.name().c_str());
     gradients |= has;

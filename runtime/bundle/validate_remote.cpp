@@ -4,7 +4,7 @@
 // is of something that is there, in its type.
 #include <string>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -37,7 +37,7 @@ public:
 
 private:
   bool isOurs(const format::BlockProgram &named) const {
-    return findKnown(named.name()) && format::generates(named.name()) == generates;
+    return format::findProgram(named.name()) && format::generates(named.name()) == generates;
   }
   const format::Program &programOf(const format::BlockProgram &named) const {
     return bundle.programs(static_cast<int>(named.program()));

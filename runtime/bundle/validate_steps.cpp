@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "format/lookup.h"
 #include "format/ports.h"
 #include "runtime/bundle/program_validator.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/exec/read_attributes.h"
 
 namespace mebp {

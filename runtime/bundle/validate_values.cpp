@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "format/alignment.h"
+#include "format/lookup.h"
 #include "format/storage.h"
 #include "runtime/bundle/program_validator.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/bundle/validate.h"
 
 namespace mebp {
@@ -170,7 +170,7 @@ Status ProgramValidator::checkPlacement(uint32_t index) const {
 }
 
 // What its kind and name ask of it, the bundle checks.
-Status ProgramValidator::checkPorts(const Ports &ports) const {
+Status ProgramValidator::checkPorts(const format::Ports &ports) const {
   std::set<std::pair<int, std::string_view>> names;
   for (const Port &port : ports)
     if (!names.insert({port.kind(), port.name()}).second)

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "format/kernels.h"
+#include "format/lookup.h"
 #include "format/residency.h"
 #include "format/storage.h"
-#include "runtime/bundle/programs.h"
 
 namespace mebp {
 
@@ -85,9 +85,9 @@ template <typename Visit> static void forEachKernel(const format::Repeated<forma
 
 std::vector<bool> findExpertWeights(const format::Bundle &bundle, const format::Block &block) {
   std::vector<bool> found(static_cast<size_t>(bundle.weights_size()));
-  for (const KnownProgram &use : knownPrograms) {
+  for (const format::ProgramTraits &use : format::knownPrograms) {
     const int32_t number = programOf(block, use.name);
-    if (number == noProgram)
+    if (number == format::noProgram)
       continue;
     const format::Program &program = bundle.programs(number);
     forEachKernel(program.steps(), [&](const format::Kernel &kernel) {
@@ -105,7 +105,7 @@ std::vector<bool> findExpertWeights(const format::Bundle &bundle, const format::
 }
 
 WeightReads largestWeightReads(const format::Bundle &bundle, const format::Block &block, int32_t number) {
-  if (number == noProgram)
+  if (number == format::noProgram)
     return {};
   const format::Program &program = bundle.programs(number);
   Reader reader(program, block);

@@ -16,7 +16,7 @@ struct WeightReads {
   std::string kernel;   // which call reads so many
 };
 
-// The call of a block's program that reads the most weights. `number` may be noProgram.
+// The call of a block's program that reads the most weights. `number` may be format::noProgram.
 WeightReads largestWeightReads(const format::Bundle &bundle, const format::Block &block, int32_t number);
 
 // For each weight of the bundle, whether a program of this block multiplies with some experts' rows of it: which, is

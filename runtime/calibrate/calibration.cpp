@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "format/machine.h"
+#include "platform/platform.h"
 #include "runtime/backends/tested_device.h"
 #include "runtime/calibrate/fit.h"
 #include "runtime/calibrate/timer.h"
@@ -23,7 +24,6 @@
 #include "runtime/optim/direction.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/optim/session_options.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "format/folders.h"
+#include "platform/platform.h"
 #include "runtime/core/system_failure.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "format/alignment.h"
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp {
 

@@ -6,7 +6,7 @@
 
 #include <climits>
 
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp {
 

@@ -7,9 +7,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "platform/platform.h"
 #include "runtime/core/files.h"
 #include "runtime/core/system_failure.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

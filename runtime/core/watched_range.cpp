@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/exec/read_attributes.h"
 
 namespace mebp {
@@ -13,8 +13,8 @@ using format::Port;
 // Null where half a model has it elsewhere.
 static const format::Program *programFor(const format::Bundle &bundle, int block) {
   bool isHead = block + 1 == bundle.blocks_size();
-  int32_t number = programOf(bundle.blocks(block), generatingProgramOf(isHead));
-  return number == noProgram ? nullptr : &bundle.programs(number);
+  int32_t number = programOf(bundle.blocks(block), format::generatingProgramOf(isHead));
+  return number == format::noProgram ? nullptr : &bundle.programs(number);
 }
 
 // The widest window that a kernel of the program reads a state of this size through; 0: one reads all of it.
@@ -57,8 +57,9 @@ GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &bac
   for (int i = 0; i < bundle.blocks_size(); ++i) {
     const format::Program *program = programFor(bundle, i);
     layout.states.push_back(program ? placeStates(bundle, *program, memory) : std::vector<StatePlace>());
-    for (const KnownProgram &use : knownPrograms)
-      if (int32_t number = programOf(bundle.blocks(i), use.name); use.generates && number != noProgram)
+    for (const format::ProgramTraits &use : format::knownPrograms)
+      if (int32_t number = programOf(bundle.blocks(i), use.name);
+          use.is(format::Generates) && number != format::noProgram)
         scratch = std::max<uint64_t>(scratch, bundle.programs(number).arena_bytes());
     for (int j = 0; program && j < program->outputs_size(); ++j)
       if (const Port &output = program->outputs(j); output.kind() == Port::FLOW)

@@ -19,7 +19,7 @@ namespace mebp {
 using format::FrameKind;
 
 // What a block begins with, whose result crosses while the other wave is computed.
-static constexpr auto &opening = format::forwardPrograms[0];
+static constexpr auto &opening = *format::forwardPrograms.begin();
 
 // Blocks that are all a device's.
 static Status decodeHere(uint32_t begin, uint32_t end, Blocks &blocks, LiveShape live, uint32_t position) {
@@ -74,7 +74,7 @@ Status Generation::crossInWaves(uint32_t first, uint32_t count) {
     for (uint32_t wave : {0, 1}) {
       Blocks &blocks = waves[wave].blocks;
       Status status;
-      for (const auto *next = &opening + 1; status.ok() && next != std::end(format::forwardPrograms); ++next)
+      for (const auto *next = &opening + 1; status.ok() && next != format::forwardPrograms.end(); ++next)
         status = blocks.runForward(*next, block, live[wave], position[wave], true);
       if (status.ok() && block + 1 < exchange.end())
         status = blocks.runForward(opening, block + 1, live[wave], position[wave], true);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp::net {
 

@@ -10,7 +10,7 @@ namespace {
 // Where the ports of one block's program lie. What no case knows, validation has refused.
 class Binder {
 public:
-  Binder(const BoundMemory &memory, uint32_t block, const KnownProgram &use)
+  Binder(const BoundMemory &memory, uint32_t block, const format::ProgramTraits &use)
       : memory(memory), number(block), block(memory.bundle.content().blocks(static_cast<int>(block))), use(use) {}
 
   Binding input(const Port &port) {
@@ -28,7 +28,7 @@ private:
       return thin(findParameter(block, format::parameterOf(port.name()))->trainable(), suffix);
     switch (port.kind()) {
     case Port::FLOW:
-      return at(memory.checkpoints.inputOf(number, port.name(), use.givesGradients));
+      return at(memory.checkpoints.inputOf(number, port.name(), use.is(format::GivesGradients)));
     case Port::PARAMETER: {
       const format::Parameter &parameter = *findParameter(block, port.name());
       return parameter.has_weight() ? weight(parameter.weight())
@@ -69,20 +69,20 @@ private:
   const BoundMemory &memory;
   uint32_t number;
   const format::Block &block;
-  const KnownProgram &use;
+  const format::ProgramTraits &use;
   uint32_t gradients = 0, states = 0; // so far
 };
 
 } // namespace
 
-BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram &use) {
+BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::ProgramTraits &use) {
   const format::Bundle &content = memory.bundle.content();
   const format::Block &owning = content.blocks(static_cast<int>(block));
   BoundProgram bound;
   bound.program = programOf(owning, use.name);
   bound.use = &use;
   bound.block = block;
-  if (bound.program == noProgram)
+  if (bound.program == format::noProgram)
     return bound;
   bound.name = std::string(use.name) + " of " + owning.name();
   const format::Program &program = content.programs(bound.program);

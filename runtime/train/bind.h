@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "format/lookup.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/exec/buffers.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/gradients.h"
@@ -37,15 +37,15 @@ struct BoundMemory {
 };
 
 struct BoundProgram {
-  int32_t program = noProgram;
+  int32_t program = format::noProgram;
   uint32_t block = 0;
-  const KnownProgram *use = nullptr;
+  const format::ProgramTraits *use = nullptr;
   std::string name;              // "backward of model.layers.3"
   std::vector<Binding> bindings; // of its inputs, then of its outputs
 };
 
-// Has noProgram where the block has none for this use. What is the caller's memory, as that of logits, has no place
-// yet.
-BoundProgram bind(const BoundMemory &memory, uint32_t block, const KnownProgram &use);
+// Has format::noProgram where the block has none for this use. What is the caller's memory, as that of logits, has no
+// place yet.
+BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::ProgramTraits &use);
 
 } // namespace mebp

@@ -25,14 +25,14 @@ void Blocks::create(const BoundMemory &memory, const mebp_session_options &optio
   peak = options.sample_memory ? &sessionPeak : nullptr;
   programs.resize(static_cast<size_t>(bundle->blocks_size()));
   for (uint32_t i = 0; i < count(); ++i)
-    for (size_t use = 0; use < std::size(knownPrograms); ++use)
-      if (knownPrograms[use].generates == generates && !(knownPrograms[use].givesGradients && isForwardOnly(options)))
-        programs[i][use] = bind(memory, i, knownPrograms[use]);
+    for (const format::ProgramTraits &use : format::knownPrograms)
+      if (use.is(format::Generates) == generates && !(use.is(format::GivesGradients) && isForwardOnly(options)))
+        programs[i][indexOf(use.name)] = bind(memory, i, use);
 }
 
 size_t Blocks::indexOf(std::string_view program) {
   size_t index = 0;
-  while (knownPrograms[index].name != program)
+  while (format::knownPrograms[index].name != program)
     ++index;
   return index;
 }
@@ -61,7 +61,7 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   run.sequence = live.sequence;
   run.position = position;
   run.logitScale = live.logitScale;
-  run.isDecoding = program.use->generates && (live.sequence == 1 || live.isDraft);
+  run.isDecoding = program.use->is(format::Generates) && (live.sequence == 1 || live.isDraft);
   run.cancellation = cancellation;
   SessionObserver observer;
   observer.peak = peak;

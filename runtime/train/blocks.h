@@ -38,7 +38,7 @@ public:
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
-  bool has(uint32_t block, std::string_view program) const { return of(block, program).program != noProgram; }
+  bool has(uint32_t block, std::string_view program) const { return of(block, program).program != format::noProgram; }
 
   // Whether the backward comes to this block, here or elsewhere.
   bool hasBackward(uint32_t block) const;
@@ -64,7 +64,7 @@ public:
   // server has, behind the last one, and each program.
   Status enterForward(uint32_t block, LiveShape live);
   Status leaveForward(uint32_t block, LiveShape live);
-  Status runForward(const format::ForwardProgram &program, uint32_t block, LiveShape live, uint32_t position,
+  Status runForward(const format::ProgramTraits &program, uint32_t block, LiveShape live, uint32_t position,
                     bool generates);
   Status decodeLogits(uint64_t row, uint32_t batch, float *out);
   // The head's logits, at most logitRows() of them, from a row of its input on.
@@ -76,13 +76,13 @@ private:
   Status ask(uint32_t block, LiveShape live, uint32_t position, bool generates);
   Status enterBackward(uint32_t block, LiveShape live);
   Status leaveBackward(uint32_t block, LiveShape live);
-  Status runPassing(const format::ForwardProgram &passing, std::string_view name, uint32_t block, LiveShape live,
+  Status runPassing(const format::ProgramTraits &passing, std::string_view name, uint32_t block, LiveShape live,
                     uint32_t position);
   Status runForwards(uint32_t block, LiveShape live, uint32_t position, bool generates);
   Status runBackwards(uint32_t block, LiveShape live);
   uint64_t topRows(LiveShape live) const;
 
-  using Programs = std::array<BoundProgram, std::size(knownPrograms)>; // of one block, in their order
+  using Programs = std::array<BoundProgram, std::size(format::knownPrograms)>; // of one block, in their order
   static size_t indexOf(std::string_view program);
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
   Status run(const BoundProgram &program, LiveShape live, uint32_t position = 0);

@@ -5,7 +5,7 @@
 
 #include "format/container.h"
 #include "format/half.h"
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/train/options.h"
 
 namespace mebp {
@@ -14,12 +14,13 @@ namespace mebp {
 static bool flowsInPlace(const format::Bundle &bundle, bool generates) {
   std::vector<bool> runs(static_cast<size_t>(bundle.programs_size()));
   for (const format::Block &block : bundle.blocks())
-    for (const KnownProgram &use : knownPrograms)
-      if (int32_t number = programOf(block, use.name); number != noProgram && use.generates == generates)
+    for (const format::ProgramTraits &use : format::knownPrograms)
+      if (int32_t number = programOf(block, use.name);
+          number != format::noProgram && use.is(format::Generates) == generates)
         runs[static_cast<size_t>(number)] = true;
   for (int i = 0; i < bundle.programs_size(); ++i) {
     const format::Program &program = bundle.programs(i);
-    auto anyFlow = [](const Ports &ports) {
+    auto anyFlow = [](const format::Ports &ports) {
       return std::any_of(ports.begin(), ports.end(),
                          [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
     };
@@ -40,8 +41,8 @@ static void placeInFile(CheckpointPlan &plan, uint32_t count, uint64_t bytes, Pl
 // Of half a model: each layer that runs here keeps its input.
 static void placeWhereRun(CheckpointPlan &plan, const format::Bundle &bundle, uint64_t bytes, Placer &memory) {
   for (int block = 1; block + 1 < bundle.blocks_size(); ++block)
-    plan.places.push_back(programOf(bundle.blocks(block), format::forwardProgram) == noProgram ? noOffset
-                                                                                               : memory.take(bytes));
+    plan.places.push_back(
+        programOf(bundle.blocks(block), format::forwardProgram) == format::noProgram ? noOffset : memory.take(bytes));
 }
 
 static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, uint64_t bytes, Placer &memory) {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "format/half.h"
+#include "format/lookup.h"
 #include "format/readable.h"
-#include "runtime/bundle/programs.h"
 
 namespace mebp {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/lookup.h"
 #include "format/program.pb.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/split/reliable_stream.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/flight.h"
@@ -44,7 +44,7 @@ public:
   // Whether the cotangent of a block's input is of use to anybody.
   bool needsInput(uint32_t block) const { return block > split->lowest_trained(); }
   // The rows of the last layer's result that the device wants, where the head comes next; all of them else.
-  bool selectsRows() const { return mebp::selectsRows(*bundle); }
+  bool selectsRows() const { return format::selectsRows(*bundle); }
 
   // `wanted`: see selectsRows; they have to stay until the backward. A server takes them from each command.
   void select(Rows wanted) { selected = wanted; }

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "platform/platform.h"
 #include "runtime/core/edge.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

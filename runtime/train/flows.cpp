@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/flows.h"
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/train/placer.h"
 
 namespace mebp {
@@ -13,7 +13,7 @@ const Flow &Border::find(std::string_view name) const {
   return flows.front(); // never: flows are validated
 }
 
-static Border borderOf(const format::Program &program, const Ports &ports) {
+static Border borderOf(const format::Program &program, const format::Ports &ports) {
   Border border;
   Placer placer;
   for (const format::Port &port : ports) {
@@ -30,12 +30,12 @@ static Border borderOf(const format::Program &program, const Ports &ports) {
 
 // Of half a model the block before may be elsewhere; then the one behind says what comes. Nothing, where both are.
 static Border borderBehind(const format::Bundle &bundle, int giver, std::string_view program) {
-  if (int32_t number = programOf(bundle.blocks(giver), program); number != noProgram)
+  if (int32_t number = programOf(bundle.blocks(giver), program); number != format::noProgram)
     return borderOf(bundle.programs(number), bundle.programs(number).outputs());
   const bool generates = format::generates(program), isHead = giver + 2 == bundle.blocks_size();
   const std::string_view taker = !isHead ? program : generates ? format::decodeLogitsProgram : format::objectiveProgram;
   int32_t number = programOf(bundle.blocks(giver + 1), taker);
-  return number == noProgram ? Border() : borderOf(bundle.programs(number), bundle.programs(number).inputs());
+  return number == format::noProgram ? Border() : borderOf(bundle.programs(number), bundle.programs(number).inputs());
 }
 
 std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program) {

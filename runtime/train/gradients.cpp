@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/lookup.h"
 #include "runtime/backends/backends.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/train/options.h"
 #include "runtime/train/trainables.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/lane.h"
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 
 namespace mebp {
 

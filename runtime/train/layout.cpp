@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "format/lookup.h"
 #include "format/residency.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/train/exchange.h"
 #include "runtime/train/options.h"
 
@@ -13,9 +13,9 @@ namespace mebp {
 static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
   uint64_t largest = 0;
   for (const format::Block &block : bundle.blocks())
-    for (const KnownProgram &use : knownPrograms) {
+    for (const format::ProgramTraits &use : format::knownPrograms) {
       int32_t number = programOf(block, use.name);
-      if (number != noProgram && !use.generates && !(forwardOnly && use.givesGradients))
+      if (number != format::noProgram && !use.is(format::Generates) && !(forwardOnly && use.is(format::GivesGradients)))
         largest = std::max<uint64_t>(largest, bundle.programs(number).arena_bytes());
     }
   return largest;

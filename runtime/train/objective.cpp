@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/train/finite.h"
 #include "runtime/train/lane.h"
 

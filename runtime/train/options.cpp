@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "format/ports.h"
+#include "platform/platform.h"
 #include "runtime/backends/backends.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/optim/session_options.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

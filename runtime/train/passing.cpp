@@ -3,7 +3,7 @@
 // How a block runs, here or in part elsewhere. A whole model has no exchange, and all of a block's programs.
 #include <algorithm>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 #include "runtime/train/blocks.h"
 
 namespace mebp {
@@ -82,18 +82,18 @@ Status Blocks::leaveBackward(uint32_t block, LiveShape live) {
   return exchange->sendFlows(block - 1, live.rows(), {*checkpoints, *remote}, true);
 }
 
-static bool hasRemote(const Ports &ports, bool cotangents) {
+static bool hasRemote(const format::Ports &ports, bool cotangents) {
   return std::any_of(ports.begin(), ports.end(), [&](const Port &port) { return isRemote(port, cotangents); });
 }
 
 // With what it takes from the other half before, and what it gives that one behind.
-Status Blocks::runPassing(const format::ForwardProgram &passing, std::string_view name, uint32_t block, LiveShape live,
+Status Blocks::runPassing(const format::ProgramTraits &passing, std::string_view name, uint32_t block, LiveShape live,
                           uint32_t position) {
   const BoundProgram &bound = of(block, name);
   if (!exchange || !exchange->isServed(block))
     return run(bound, live, position);
   const format::Program &program = bundle->programs(bound.program);
-  const bool isBackward = bound.use->givesGradients;
+  const bool isBackward = bound.use->is(format::GivesGradients);
   if (hasRemote(program.inputs(), isBackward))
     if (Status status =
             exchange->receivePorts(passing.taken(isBackward), program, block, live.rows(), {*checkpoints, *remote});
@@ -110,7 +110,7 @@ Status Blocks::runPassing(const format::ForwardProgram &passing, std::string_vie
   return exchange->sendPorts(passing.given(isBackward), program, block, live.rows(), {*checkpoints, *remote});
 }
 
-Status Blocks::runForward(const format::ForwardProgram &program, uint32_t block, LiveShape live, uint32_t position,
+Status Blocks::runForward(const format::ProgramTraits &program, uint32_t block, LiveShape live, uint32_t position,
                           bool generates) {
   const std::string_view name = generates ? program.decode : program.name;
   return has(block, name) ? runPassing(program, name, block, live, position) : Status();
@@ -121,7 +121,7 @@ Status Blocks::runForwards(uint32_t block, LiveShape live, uint32_t position, bo
     return status;
   if (Status status = enterForward(block, live); !status.ok())
     return status;
-  for (const format::ForwardProgram &program : format::forwardPrograms)
+  for (const format::ProgramTraits &program : format::forwardPrograms)
     if (Status status = runForward(program, block, live, position, generates); !status.ok())
       return status;
   return leaveForward(block, live);
@@ -130,9 +130,9 @@ Status Blocks::runForwards(uint32_t block, LiveShape live, uint32_t position, bo
 Status Blocks::runBackwards(uint32_t block, LiveShape live) {
   if (Status status = enterBackward(block, live); !status.ok())
     return status;
-  for (const format::ForwardProgram *program = std::end(format::forwardPrograms);
-       program-- != std::begin(format::forwardPrograms);) {
-    const bool isUseless = program->addsCotangents && exchange && !exchange->needsInput(block);
+  for (const format::ProgramTraits *program = format::forwardPrograms.end();
+       program-- != format::forwardPrograms.begin();) {
+    const bool isUseless = format::addsCotangents(program->backward) && exchange && !exchange->needsInput(block);
     if (!has(block, program->backward) || isUseless)
       continue;
     if (Status status = runPassing(*program, program->backward, block, live, 0); !status.ok())

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 
 namespace mebp {
 

@@ -68,8 +68,8 @@ Status ResidentWeights::create(const Bundle &bundle, uint64_t bytes, bool isOfPl
   const format::Block *reader = nullptr;
   for (uint32_t i = 0; i < static_cast<uint32_t>(content.blocks_size()); ++i) {
     const format::Block &block = content.blocks(static_cast<int>(i));
-    for (const KnownProgram &use : knownPrograms) {
-      if (use.givesLogits)
+    for (const format::ProgramTraits &use : format::knownPrograms) {
+      if (use.is(format::GivesLogits))
         continue;
       WeightReads reads = largestWeightReads(content, block, programOf(block, use.name));
       if (reads.windows > largest.windows) {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/lookup.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/bundle/weight_reads.h"
 #include "runtime/core/residency.h"
 #include "runtime/core/status.h"

@@ -44,7 +44,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
       !status.ok())
     return status;
   squares.resize(given.clip_recompute ? trainables.count() : 0);
-  subspaces.create(layout.subspaces, opened.content().model().lora().seed(), memory);
+  subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory);
   if (Status status = trainables.initialize(opened); !status.ok())
     return status;
   if (Status status = openExchanges(layout); !status.ok())

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "format/lookup.h"
 #include "format/random.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/optim/subspace.h"
 #include "runtime/train/options.h"
 
@@ -26,7 +26,7 @@ static bool findsSubspaces(const mebp_session_options &options) {
 static std::vector<ThinPlaces> placeThin(const format::Bundle &bundle, const format::Block &block, Placer &shared,
                                          Placer &sums) {
   std::vector<ThinPlaces> all;
-  if (programOf(block, format::rangeProgram) == noProgram)
+  if (programOf(block, format::rangeProgram) == format::noProgram)
     return all;
   for (const format::Parameter &parameter : block.parameters()) {
     if (!parameter.has_trainable())

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/bundle/programs.h"
+#include "format/lookup.h"
 
 namespace mebp {
 

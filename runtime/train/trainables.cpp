@@ -131,7 +131,7 @@ void Trainables::create(const format::Bundle &content, TrainablePlan planned, co
 }
 
 Status Trainables::initialize(Bundle &opened) {
-  const uint64_t seed = bundle->model().lora().seed();
+  const uint64_t seed = seedOf(bundle->model());
   for (uint32_t i = 0; i < count(); ++i) {
     const format::Trainable &trainable = bundle->trainables(static_cast<int>(i));
     if (trainable.initial_bound() == 0 && !trainable.has_initial_weight())
@@ -248,7 +248,7 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
     tensor.scales = reinterpret_cast<uint16_t *>(tensor.parameters + parts.scalesAt());
     tensor.minima = reinterpret_cast<uint16_t *>(tensor.parameters + parts.minimaAt());
   }
-  const uint64_t ofStep = format::randomBits(bundle->model().lora().seed(), 2, stepsOf[static_cast<size_t>(of)]);
+  const uint64_t ofStep = format::randomBits(seedOf(bundle->model()), 2, stepsOf[static_cast<size_t>(of)]);
   tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
   tensor.scratch = memory + plan.scratch;
   if (!plan.kept.empty())
@@ -376,7 +376,7 @@ Status Trainables::checkWhole() const {
 
 // Only with an optimizer that checkTrainables lets have f32 alone, and that has them in memory.
 void Trainables::addDirection(float factor) {
-  uint64_t seed = format::randomBits(bundle->model().lora().seed(), 0, stepsDone());
+  uint64_t seed = format::randomBits(seedOf(bundle->model()), 0, stepsDone());
   for (uint32_t i = 0; i < count(); ++i)
     mebp::addDirection(reinterpret_cast<float *>(tensorOf(i).parameters), elements(i), seed, i, factor);
 }

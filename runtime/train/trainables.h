@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "format/lookup.h"
 #include "format/program.pb.h"
 #include "format/storage.h"
 #include "mebp/mebp.h"
 #include "runtime/bundle/bundle.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "format/half.h"
+#include "format/lookup.h"
 #include "format/random.h"
 #include "format/storage.h"
-#include "runtime/bundle/programs.h"
 #include "runtime/exec/buffers.h"
 
 namespace mebp::test {

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "platform/platform.h"
 #include "runtime/core/files.h"
 #include "runtime/core/memory.h"
-#include "runtime/platform/platform.h"
 #include "support/tiny_model.h"
 
 using namespace mebp;

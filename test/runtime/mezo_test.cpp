@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "format/ports.h"
+#include "format/programs.h"
 #include "support/handles.h"
 
 using namespace mebp::test;

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "format/machine.h"
+#include "platform/platform.h"
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/interpreter/interpreter.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/registry.h"
 #include "runtime/backends/cpu/vector/parallel.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp {
 

@@ -9,9 +9,9 @@
 #include <mlx/version.h>
 
 #include "mebp/mebp.h"
+#include "platform/platform.h"
 #include "runtime/backends/mlx/backend.h"
 #include "runtime/exec/backend_library.h"
-#include "runtime/platform/platform.h"
 
 namespace mebp::mlx {
 

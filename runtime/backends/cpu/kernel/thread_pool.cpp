@@ -5,7 +5,7 @@
 // has not woken yet keeps nobody waiting, as it does where every thread has to answer.
 #include "runtime/backends/cpu/kernel/thread_pool.h"
 
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 namespace mebp::cpu {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/cpu/products/bf16_products.h"
 
+#include "platform/platform.h"
 #include "runtime/backends/cpu/products/amx_bf16.h"
 #include "runtime/backends/cpu/products/avx512_bf16.h"
 #include "runtime/backends/cpu/products/neon_bf16.h"
-#include "runtime/platform/platform.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>

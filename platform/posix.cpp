@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What all systems do alike: maps, which are here so that nobody else makes one.
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // macOS and iOS.
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Linux, with glibc, musl or Android's C library. What only one of them declares is called by its number.
-#include "runtime/platform/platform.h"
+#include "platform/platform.h"
 
 #include <algorithm>
 #include <cerrno>
