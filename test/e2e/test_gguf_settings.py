@@ -12,6 +12,7 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
+from mebp import extras
 from mebp.errors import Error
 from mebp.gguf.keys import known_keys, read_keys
 from mebp.gguf.model import ModelWriter
@@ -178,6 +179,8 @@ def of_this(place, folder) -> float:
 
 @pytest.mark.parametrize(("name", "title"), CASES)
 def test_what_is_read_is_as_llama_cpp_reads_it(tmp_path, name, title, llama_cpp):  # noqa: F811
+    if name == "gemma3" and "yarn" in title and extras.is_older("transformers", "5.18"):
+        pytest.skip("transformers 5.8 looks for the context of yarn at the side of Gemma 3's two kinds of layers")
     place = tmp_path / "model.gguf"
     plain = of_llama_cpp(llama_cpp, with_keys(name, {}), place)
     expected = of_llama_cpp(llama_cpp, with_keys(name, ALL[title]), place)

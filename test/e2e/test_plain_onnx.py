@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import mebp
+from mebp import extras
 from mebp.inspect import inspect
 from support import models
 
@@ -64,6 +65,8 @@ def symbolic(count, options):
 )
 @pytest.mark.filterwarnings("ignore")
 def test_logits(tmp_path, family, count, attention, options):
+    if (attention, options) == ("sdpa", BY_TORCHSCRIPT) and extras.is_older("transformers", "5.18"):
+        pytest.skip("transformers 5.8 traces no attention mask of sdpa: it takes the length for a tensor")
     model = models.build(family)
     graph = write(model, tmp_path / "model.onnx", count, attention, **options, **symbolic(count, options))
     # Twice as long as the graph was traced at.
