@@ -32,11 +32,13 @@ import mebp  # noqa: E402
 from support.exports import begin_session  # noqa: E402
 from support.forked import fork_exports  # noqa: E402
 from support.held import pipe  # noqa: E402, F401
+from support.traces import keep_traces  # noqa: E402
 
 assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {ROOT}"
 
 begin_session()
 fork_exports()
+keep_traces()
 # Hundreds of children start a third sooner, where PYTHONDONTWRITEBYTECODE would let each compile all modules anew.
 compileall.compile_dir(ROOT / "python" / "mebp", quiet=2)
 

@@ -53,8 +53,15 @@ def export(model: PreTrainedModel | str | Path, path: Path, *, seq_len: int, bat
 
 def keep(name: str, make: Callable[[Path], object]) -> Path:
     """The folder of this name, which `make` fills where no test of the session has done so."""
-    root = Path(os.environ[_FOLDER])
+    return keep_in(Path(os.environ[_FOLDER]), name, make)
+
+
+def keep_in(root: Path, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder of this name in `root`, which `make` fills where nobody has done so."""
     folder, unfinished = root / name, root / f"{name}.unfinished"
+    if folder.exists():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
     with open(root / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed: another process waits for what this one makes
         if not folder.exists():
