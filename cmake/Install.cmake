@@ -10,7 +10,7 @@ string(REGEX REPLACE "^.* " "" api ${api})
 # The runtime's objects again, behind the functions of mebp.h alone.
 add_library(mebp_shared SHARED $<TARGET_OBJECTS:mebp>)
 target_include_directories(mebp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(mebp_shared PRIVATE $<BUILD_INTERFACE:mebp_format> $<BUILD_INTERFACE:mebp_cpu>
+target_link_libraries(mebp_shared PRIVATE $<BUILD_INTERFACE:mebp_layout> $<BUILD_INTERFACE:mebp_format> $<BUILD_INTERFACE:mebp_cpu>
   ${CMAKE_DL_LIBS})
 set_target_properties(mebp_shared PROPERTIES OUTPUT_NAME mebp EXPORT_NAME mebp SOVERSION ${api} LINKER_LANGUAGE CXX)
 if(NOT APPLE)

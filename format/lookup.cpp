@@ -101,4 +101,14 @@ bool givesGradients(const Program &program) {
                      [](const Port &port) { return port.kind() == Port::GRADIENT || isCotangent(port); });
 }
 
+uint64_t trainableElements(const Bundle &bundle, uint32_t index) {
+  const Trainable &trainable = bundle.trainables(static_cast<int>(index));
+  return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
+}
+
+TrainedShape trainedShape(const Bundle &bundle, uint32_t index) {
+  const Trainable &trainable = bundle.trainables(static_cast<int>(index));
+  return {trainable.rows(), trainable.columns(), trainable.rank()};
+}
+
 } // namespace mebp::format

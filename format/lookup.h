@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/optimizers.h"
 #include "format/ports.h"
 #include "format/program.pb.h"
 #include "format/programs.h"
@@ -69,6 +70,16 @@ bool givesGradients(const Program &program);
 
 // Of what a session draws.
 inline uint64_t seedOf(const Model &model) { return model.has_seed() ? model.seed() : model.lora().seed(); }
+uint64_t trainableElements(const Bundle &bundle, uint32_t index);
+TrainedShape trainedShape(const Bundle &bundle, uint32_t index);
+// Of its gradient, as programs give it.
+inline uint64_t gradientElements(const Bundle &bundle, uint32_t index) {
+  return trainedShape(bundle, index).gradientElements();
+}
+inline uint64_t gradientBytes(const Bundle &bundle, uint32_t index) {
+  return gradientElements(bundle, index) * sizeof(float);
+}
+
 // How many logits a row has.
 inline uint32_t outputsOf(const Model &model) {
   return model.classes_size() ? static_cast<uint32_t>(model.classes_size()) : model.vocabulary();

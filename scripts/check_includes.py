@@ -29,6 +29,7 @@ ALLOWED = {
     "examples/*": ["runtime/include/mebp"],
     "packages/android/mebp/src/main/cpp": ["runtime/include/mebp"],
     "format": ["platform"],
+    "layout": ["format"],
     "runtime/*": ["runtime/core", "platform", "format"],
     "runtime/core": ["runtime/include/mebp"],
     "runtime/bundle": ["runtime/exec"],
@@ -42,6 +43,7 @@ ALLOWED = {
     "runtime/backends/mlx": ["runtime/include/mebp"],
     "runtime/backends/mlx/*": ["runtime/backends/mlx"],
     "runtime/train": [
+        "layout",
         "runtime/backends",
         "runtime/bundle",
         "runtime/exec",
@@ -50,9 +52,10 @@ ALLOWED = {
         "runtime/split",
     ],
     "runtime/split": ["runtime/include/mebp"],
-    "runtime/generate": ["runtime/bundle", "runtime/exec", "runtime/train"],
+    "runtime/generate": ["layout", "runtime/bundle", "runtime/exec", "runtime/train"],
     "runtime/adapter": ["runtime/bundle", "runtime/train"],
     "runtime/api": [
+        "layout",
         "runtime/adapter",
         "runtime/backends",
         "runtime/bundle",

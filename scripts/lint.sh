@@ -12,5 +12,5 @@ git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format --dry-run --Werror
 if [ "${1:-}" = all ]; then
   mypy --python-executable .venv/bin/python
   basedpyright --pythonpath .venv/bin/python --warnings
-  run-clang-tidy -quiet -p build -j "$(nproc)" "^$PWD/(compiler|dialects|examples|format|python|runtime|test|tools)/"
+  run-clang-tidy -quiet -p build -j "$(nproc)" "^$PWD/(compiler|dialects|examples|format|layout|platform|python|runtime|test|tools)/"
 fi

@@ -301,7 +301,7 @@ uint64_t countDeviceBytes(Memory memory, ArrayRef<UsedProgram> programs, const f
   return scratch + memory.deviceCopies();
 }
 
-/// What a session has once for each micro-batch under way (runtime/train/layout.h), where there may be several.
+/// What a session has once for each micro-batch under way (layout/layout.h), where there may be several.
 uint64_t countInFlight(ModuleOp module, SessionMemory memory, const GradientNeeds &gradients) {
   auto half = module->getAttrOfType<DictionaryAttr>("mebp.half");
   if (!half || half.getAs<StringAttr>("place").getValue() != StringRef(format::devicePlace))

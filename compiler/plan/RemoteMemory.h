@@ -6,7 +6,7 @@
 
 namespace mebp {
 
-/// What a block's programs give each other (REMOTE and KEPT ports), in bytes: runtime/train/remote.cpp lays the same
+/// What a block's programs give each other (REMOTE and KEPT ports), in bytes: layout/remote.cpp lays the same
 /// out.
 struct RemoteMemory {
   uint64_t kept = 0;            // of all blocks: what a backward reads again

@@ -5,7 +5,7 @@
 
 namespace mebp {
 
-/// What a session has in memory, in bytes, by what decides on it: runtime/train/layout.cpp lays the same out. A plan is
+/// What a session has in memory, in bytes, by what decides on it: layout/layout.cpp lays the same out. A plan is
 /// one of these; another schedule or optimizer is a copy with other fields.
 struct SessionMemory {
   // The model.
@@ -56,7 +56,7 @@ struct SessionMemory {
   uint64_t file() const;
 };
 
-/// What generating text has in memory: runtime/generate/layout.cpp lays the same out.
+/// What generating text has in memory: layout/generation.cpp lays the same out.
 struct GenerationMemory {
   uint64_t trainables = 0, workspace = 0, residency = 0, wire = 0; // as a session that trains has them
   uint64_t flow = 0, remote = 0; // what passes between blocks, and between programs of one, a step's rows

@@ -28,7 +28,8 @@ uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_sess
         if (!checkSessionOptions(bundle->bundle.content(), own, followed).ok())
           return 0;
         Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
-        return backend.ok() ? planGeneration(bundle->bundle.content(), **backend).total : 0;
+        return backend.ok() ? layout::planGeneration(bundle->bundle.content(), !(*backend)->followsPlacements()).total
+                            : 0;
       },
       [] { return uint64_t(0); });
 }

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "layout/layout.h"
 #include "runtime/adapter/adapter.h"
 #include "runtime/api/handle.h"
 #include "runtime/core/files.h"
-#include "runtime/train/layout.h"
 #include "runtime/train/options.h"
 #include "runtime/train/state.h"
 
@@ -20,16 +20,16 @@ static Status readOptions(const mebp_session_options *given, mebp_session_option
 }
 
 // Empty where a session could not be made.
-static Layout layoutOf(const mebp_bundle *bundle, const mebp_session_options *given) {
+static layout::Layout layoutOf(const mebp_bundle *bundle, const mebp_session_options *given) {
   mebp_session_options options;
   if (!bundle || !given || !readOptions(given, options).ok())
-    return Layout();
+    return {};
   const format::Bundle &content = bundle->bundle.content();
   const mebp_session_options followed = followPlan(content, options);
   if (!checkSessionOptions(content, options, followed).ok() || !checkTrainables(content, followed).ok())
-    return Layout();
+    return {};
   Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
-  return backend.ok() ? planSession(content, followed, **backend) : Layout();
+  return backend.ok() ? layout::planSession(content, choiceOf(content, followed, **backend)) : layout::Layout();
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
@@ -39,7 +39,7 @@ uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
   return unlessOutOfMemory(
       [&] {
-        const Layout layout = layoutOf(bundle, options);
+        const layout::Layout layout = layoutOf(bundle, options);
         return layout.total ? bundle->bundle.content().plan().process_bytes() + layout.total + layout.device : 0;
       },
       [] { return uint64_t(0); });

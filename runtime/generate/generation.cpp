@@ -17,15 +17,15 @@ Status Generation::create(Session &owner) {
     return failure(MEBP_UNSUPPORTED,
                    "the bundle was compiled without generation; compile it with --generate-len N, the most tokens that "
                    "a prompt and its answer have together");
-  layout = planGeneration(content, *owner.backend);
+  layout = layout::planGeneration(content, !owner.backend->followsPlacements());
   Result<Arena> allocated = Arena::allocate(layout.total, owner.settings.allocator);
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);
   StatePlaces places;
-  for (const std::vector<StatePlace> &block : layout.states) {
+  for (const std::vector<layout::StatePlace> &block : layout.states) {
     places.emplace_back();
-    for (const StatePlace &state : block)
+    for (const layout::StatePlace &state : block)
       places.back().push_back(arena.data() + state.offset);
   }
   buffers.create(*owner.backend, &owner.buffers);
@@ -38,13 +38,13 @@ Status Generation::create(Session &owner) {
 
 // From a row of the layout's memory on.
 void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states) {
-  CheckpointPlan flows = layout.flows;
-  for (Border &border : flows.borders)
-    for (Flow &flow : border.flows)
+  layout::CheckpointPlan flows = layout.flows;
+  for (layout::Border &border : flows.borders)
+    for (layout::Flow &flow : border.flows)
       flow.offset += firstRow * flow.rowBytes;
-  RemotePlan remote = layout.remote;
-  for (std::vector<RemoteValue> &block : remote.blocks)
-    for (RemoteValue &value : block)
+  layout::RemotePlan remote = layout.remote;
+  for (std::vector<layout::RemoteValue> &block : remote.blocks)
+    for (layout::RemoteValue &value : block)
       value.offset += firstRow * value.rowBytes;
   wave.flows.create(std::move(flows), arena.data(), session->spill);
   wave.remote.create(std::move(remote), arena.data());
@@ -255,8 +255,8 @@ void Generation::rewind(uint32_t wanted) {
     return written <= ring || wanted >= written || written - wanted <= slack;
   };
   bool isKept = true;
-  for (const std::vector<StatePlace> &block : layout.states)
-    for (const StatePlace &state : block)
+  for (const std::vector<layout::StatePlace> &block : layout.states)
+    for (const layout::StatePlace &state : block)
       isKept &= !state.window || keeps(state.capacity, state.capacity - state.window + 1);
   if (const format::Split &split = content.split(); split.ring() && split.ring() < content.model().positions())
     isKept &= keeps(split.ring(), split.ring_slack());
@@ -274,8 +274,8 @@ Status Generation::spread(uint32_t count) {
   if (count == 0 || count > model.batch())
     return failure(MEBP_OUT_OF_RANGE, "%u sequences; the bundle was compiled for up to %u, compile with --batch %u",
                    count, model.batch(), count);
-  for (const std::vector<StatePlace> &block : layout.states)
-    for (const StatePlace &state : block) {
+  for (const std::vector<layout::StatePlace> &block : layout.states)
+    for (const layout::StatePlace &state : block) {
       unsigned char *first = arena.data() + state.offset;
       for (uint32_t item = 1; item < count; ++item)
         std::memcpy(first + item * state.itemBytes(), first,

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "runtime/generate/layout.h"
+#include "layout/generation.h"
 #include "runtime/train/session.h"
 
 namespace mebp {
@@ -64,7 +64,7 @@ private:
   int32_t *history() { return reinterpret_cast<int32_t *>(arena.data() + layout.history); }
 
   Session *session = nullptr;
-  GenerationLayout layout;
+  layout::GenerationPlan layout;
   Arena arena;
   Buffers buffers;        // it, beside the session's
   Wave waves[2];          // the second one of half a model alone

@@ -7,42 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/program.pb.h"
-#include "mebp/mebp.h"
+#include "layout/checkpoints.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
-#include "runtime/train/flows.h"
-#include "runtime/train/placer.h"
 #include "runtime/train/rows.h"
 
 namespace mebp {
-
-struct CheckpointPlan {
-  std::vector<Border> borders; // what is in each place, all of which have room for the widest
-  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills;
-  // nowhere, of a layer that runs elsewhere. In
-  // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
-  // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
-  // is whole; the first may lack its beginning, and is then computed again from the ids.
-  std::vector<uint64_t> places;
-  bool spilled = false;
-  bool forwardOnly = false; // no backward reads what a forward has left
-  bool gathered = false;    // the head's input comes from elsewhere, in the rows alone that it runs on
-  uint32_t spacing = 1;
-  uint32_t missing = 0; // places that the first segment lacks
-  bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
-  // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
-  // in memory, activations as well. Two places that take turns, or one where all programs run in place.
-  uint64_t flow[2] = {};
-  uint64_t fileBytes = 0; // of all checkpoints, from the file's beginning
-};
-
-// Takes options as followPlan gives them.
-CheckpointPlan planCheckpoints(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
-                               Placer &file);
-
-// Of generation: what flows, without a checkpoint.
-CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory);
 
 struct BlockRange {
   uint32_t begin = 0, end = 0;
@@ -52,13 +22,13 @@ struct BlockRange {
 class Checkpoints {
 public:
   // The file is open where the plan needs one.
-  void create(CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
+  void create(layout::CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
 
   // Where a program of `block` finds a flow, where its forward writes one, and where the cotangent of that one is.
   void *inputOf(uint32_t block, std::string_view flow, bool givesGradients) const;
   void *outputOf(uint32_t block, std::string_view flow) const { return inputOf(block + 1, flow, false); }
   void *cotangentOf(uint32_t block, std::string_view flow) const;
-  const std::vector<Flow> &flowsBehind(uint32_t block) const { return plan.borders[block].flows; }
+  const std::vector<layout::Flow> &flowsBehind(uint32_t block) const { return plan.borders[block].flows; }
   bool isGathered() const { return plan.gathered; }
   // What the head takes, from a row on.
   void *headInput(std::string_view flow, uint64_t row) const;
@@ -85,7 +55,7 @@ private:
   // Where all that a block takes begins, for a program that gives gradients or for others.
   unsigned char *placeOf(uint32_t block, bool givesGradients) const;
 
-  CheckpointPlan plan;
+  layout::CheckpointPlan plan;
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
 };

@@ -8,6 +8,7 @@
 #include "format/half.h"
 #include "format/lookup.h"
 #include "format/readable.h"
+#include "layout/layout.h"
 
 namespace mebp {
 
@@ -20,43 +21,16 @@ static uint64_t tokensOf(const format::Bundle &bundle) {
   return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
 }
 
-// compiler/plan/RemoteMemory.cpp reckons the same.
-static uint64_t largestMessage(const format::Bundle &bundle) {
-  uint64_t largest = tokensOf(bundle) * sizeof(int32_t);
-  for (const format::Program &program : bundle.programs()) {
-    uint64_t in = 0, out = 0;
-    auto add = [&](const Port &port, uint64_t &sum) {
-      const format::Value &value = valueOf(program, port);
-      const uint64_t bytes = value.rows() * rowBytesOf(value);
-      if (port.kind() == Port::FLOW)
-        largest = std::max(largest, bytes);
-      else if (port.kind() == Port::REMOTE)
-        sum += bytes;
-    };
-    for (const Port &port : program.inputs())
-      if (!format::isCotangent(port.name()) || !givesGradients(program))
-        add(port, in);
-    for (const Port &port : program.outputs())
-      add(port, out);
-    largest = std::max({largest, in, out});
-  }
-  return largest;
-}
-
-uint64_t Exchange::memoryBytes(const format::Bundle &bundle) {
-  return bundle.has_split() ? format::bytesOfKeptFrames(largestMessage(bundle)) : 0;
-}
-
 uint64_t Exchange::frameBytes(const format::Bundle &bundle) {
   // A greeting and a refusal's line fit, too.
-  return bundle.has_split() ? sizeof(FrameHead) + std::max<uint64_t>(largestMessage(bundle), 512) : 0;
+  return bundle.has_split() ? sizeof(FrameHead) + std::max<uint64_t>(layout::largestMessage(bundle), 512) : 0;
 }
 
 void Exchange::create(const format::Bundle &content, unsigned char *memory, StreamTimes times, Flight &lanes) {
   bundle = &content;
   flight = &lanes;
   split = &content.split();
-  stream.create(memory, largestMessage(content), times);
+  stream.create(memory, layout::largestMessage(content), times);
   received.reserve(isDevice() ? 0 : static_cast<size_t>(tokensOf(content)));
 }
 
@@ -191,7 +165,7 @@ Status Exchange::receivePorts(Stage stage, const format::Program &program, uint3
 Status Exchange::sendFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents) {
   unsigned char *body = stream.body();
   uint64_t bytes = 0;
-  for (const Flow &flow : memory.checkpoints.flowsBehind(giver)) {
+  for (const layout::Flow &flow : memory.checkpoints.flowsBehind(giver)) {
     const void *data =
         cotangents ? memory.checkpoints.cotangentOf(giver, flow.name) : memory.checkpoints.outputOf(giver, flow.name);
     std::memcpy(body + bytes, data, rows * flow.rowBytes);
@@ -203,12 +177,12 @@ Status Exchange::sendFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &
 Status Exchange::receiveFlows(uint32_t giver, uint64_t rows, const ExchangeMemory &memory, bool cotangents) {
   const Stage stage = cotangents ? Stage::HiddenCotangent : Stage::Hidden;
   uint64_t bytes = 0;
-  for (const Flow &flow : memory.checkpoints.flowsBehind(giver))
+  for (const layout::Flow &flow : memory.checkpoints.flowsBehind(giver))
     bytes += rows * flow.rowBytes;
   if (Status status = receive(stage, giver, rows, bytes); !status.ok())
     return status;
   const unsigned char *body = stream.received();
-  for (const Flow &flow : memory.checkpoints.flowsBehind(giver)) {
+  for (const layout::Flow &flow : memory.checkpoints.flowsBehind(giver)) {
     if (!isFinite(body, rows * flow.rowBytes, flow.storage))
       return notFinite(stage, *bundle, giver);
     void *data =

@@ -32,7 +32,6 @@ struct ExchangeMemory {
 class Exchange {
 public:
   ~Exchange() { stream.bye(); }
-  static uint64_t memoryBytes(const format::Bundle &bundle);
   // The largest that passes; 0 of a whole model.
   static uint64_t frameBytes(const format::Bundle &bundle);
   void create(const format::Bundle &content, unsigned char *memory, StreamTimes times, Flight &lanes);

@@ -5,14 +5,14 @@
 
 namespace mebp {
 
-void Lane::create(const Bundle &opened, const Layout &layout, uint32_t number, unsigned char *sessionMemory,
+void Lane::create(const Bundle &opened, const layout::Layout &layout, uint32_t number, unsigned char *sessionMemory,
                   bool isFresh, SpillFile &spill, Flight &sharedFlight) {
-  const LanePlan &plan = layout.lane;
+  const layout::LanePlan &plan = layout.lane;
   unsigned char *memory = sessionMemory + layout.laneOf(number);
   model = &opened.model();
   flight = &sharedFlight;
   for (size_t i = 0; i < batch.places.size(); ++i)
-    batch.places[i] = plan.stepPorts[i] == noOffset ? nullptr : memory + plan.stepPorts[i];
+    batch.places[i] = plan.stepPorts[i] == layout::noOffset ? nullptr : memory + plan.stepPorts[i];
   batch.shape = stepShapeOf(opened.content());
   routed = routedBlocks(opened.content());
   checkpoints.create(plan.checkpoints, memory, spill);

@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 
+#include "layout/layout.h"
 #include "runtime/train/blocks.h"
 #include "runtime/train/checkpoints.h"
 #include "runtime/train/exchange.h"
 #include "runtime/train/flight.h"
 #include "runtime/train/gradients.h"
-#include "runtime/train/layout.h"
 #include "runtime/train/remote.h"
 #include "runtime/train/tokens.h"
 
@@ -31,8 +31,8 @@ struct Objective {
 class Lane {
 public:
   // Where all of it lies; an exchange and blocks are made by the session, which other things go into as well.
-  void create(const Bundle &opened, const Layout &layout, uint32_t number, unsigned char *sessionMemory, bool isFresh,
-              SpillFile &spill, Flight &sharedFlight);
+  void create(const Bundle &opened, const layout::Layout &layout, uint32_t number, unsigned char *sessionMemory,
+              bool isFresh, SpillFile &spill, Flight &sharedFlight);
 
   // By value: the caller's own may change meanwhile.
   Status take(Tokens tokens);

@@ -144,6 +144,34 @@ bool isForwardOnly(const mebp_session_options &options) {
   return options.forward_only || options.generate_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
 }
 
+static layout::GradientUse gradientUseOf(const format::Bundle &bundle, const mebp_session_options &options) {
+  if (options.accumulate)
+    return layout::GradientUse::Sum;
+  bool areKept = options.return_gradients || (options.clip > 0 && !options.clip_recompute) ||
+                 findBackend(options.backend)->isForeign || bundle.has_split();
+  return areKept ? layout::GradientUse::Keep : layout::GradientUse::Apply;
+}
+
+layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
+  layout::Choice choice;
+  choice.optimizer = format::findOptimizer(options.optimizer);
+  choice.state = {options.momentum != 0};
+  choice.gradients = gradientUseOf(bundle, options);
+  choice.hasPending = options.pending_gradients;
+  choice.isBySvd = options.galore_refresh == MEBP_REFRESH_BY_SVD;
+  choice.forwardOnly = isForwardOnly(options);
+  choice.generateOnly = options.generate_only;
+  choice.hasValueAdapter = options.value_adapter;
+  choice.spillsCheckpoints = options.spill_folder;
+  choice.spillsState = options.state_in_file;
+  choice.limitsResidency = options.resident_limit;
+  choice.spacing = bundle.plan().spacing();
+  choice.lanes = countLanes(options);
+  choice.placesValues = !backend.followsPlacements();
+  choice.workspace = backend.workspaceBytes();
+  return choice;
+}
+
 Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes) {
   BackendOptions backend;
   backend.threads = options.threads ? options.threads : platform::availableThreads();

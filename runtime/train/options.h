@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "format/program.pb.h"
+#include "layout/choice.h"
 #include "mebp/mebp.h"
 #include "runtime/core/status.h"
 #include "runtime/exec/backend.h"
@@ -22,6 +23,9 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
 
 // Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);
+
+// What a session's memory follows from. Takes options as followPlan gives them.
+layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
 
 // Micro-batches of a step that are under way at once.
 inline uint32_t countLanes(const mebp_session_options &options) { return options.in_flight ? options.in_flight : 1; }

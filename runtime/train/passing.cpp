@@ -49,7 +49,7 @@ Status Blocks::leaveForward(uint32_t block, LiveShape live) {
   if (Status status = wait(); !status.ok())
     return status;
   if (exchange->selectsRows())
-    for (const Flow &flow : checkpoints->flowsBehind(block))
+    for (const layout::Flow &flow : checkpoints->flowsBehind(block))
       gatherRows(checkpoints->outputOf(block, flow.name), flow.rowBytes, exchange->selection());
   return exchange->sendFlows(block, topRows(live), {*checkpoints, *remote}, false);
 }
@@ -67,7 +67,7 @@ Status Blocks::enterBackward(uint32_t block, LiveShape live) {
   if (Status status = exchange->receiveFlows(block, topRows(live), {*checkpoints, *remote}, true); !status.ok())
     return status;
   if (exchange->selectsRows())
-    for (const Flow &flow : checkpoints->flowsBehind(block))
+    for (const layout::Flow &flow : checkpoints->flowsBehind(block))
       scatterRows(checkpoints->cotangentOf(block, flow.name), flow.rowBytes, exchange->selection(), live.rows());
   return Status();
 }

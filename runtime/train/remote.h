@@ -1,51 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block's programs give each other: the REMOTE ports of a layer whose adapter may be in another place, and the
-// KEPT ones of a forward that saves its backward work. What a backward reads again is kept for each block, the rest has
-// one place for all.
+// Finds what a block's programs give each other.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "format/program.pb.h"
-#include "runtime/train/placer.h"
+#include "layout/remote.h"
 
 namespace mebp {
 
-struct RemoteValue {
-  format::Port::Kind kind = format::Port::REMOTE;
-  std::string_view name; // of the bundle
-  uint64_t offset = 0;   // in the session's memory
-  uint64_t rowBytes = 0;
-
-  bool isOf(format::Port::Kind wanted, std::string_view named) const { return kind == wanted && name == named; }
-};
-
-struct RemotePlan {
-  std::vector<std::vector<RemoteValue>> blocks;
-};
-
-// Of the programs that generate text, or of the others. Without gradients nothing is kept.
-RemotePlan planRemote(const format::Bundle &bundle, bool generates, bool hasGradients, Placer &memory);
-
 class Remote {
 public:
-  void create(RemotePlan planned, unsigned char *sessionMemory) {
+  void create(layout::RemotePlan planned, unsigned char *sessionMemory) {
     plan = std::move(planned);
     memory = sessionMemory;
   }
-  const RemoteValue &find(uint32_t block, std::string_view name) const {
+  const layout::RemoteValue &find(uint32_t block, std::string_view name) const {
     return find(block, format::Port::REMOTE, name);
   }
-  const RemoteValue &find(uint32_t block, format::Port::Kind kind, std::string_view name) const;
+  const layout::RemoteValue &find(uint32_t block, format::Port::Kind kind, std::string_view name) const;
   void *at(uint32_t block, const format::Port &port) const {
     return memory + find(block, port.kind(), port.name()).offset;
   }
 
 private:
-  RemotePlan plan;
+  layout::RemotePlan plan;
   unsigned char *memory = nullptr;
 };
 

@@ -20,7 +20,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   settings = given;
   if (Status status = openBackend(); !status.ok())
     return status;
-  const Layout layout = planSession(opened.content(), given, *backend);
+  const layout::Layout layout = layout::planSession(opened.content(), choiceOf(opened.content(), given, *backend));
   if (Status status = claimDevice(layout); !status.ok())
     return status;
   if (Status status = takeMemory(layout.total); !status.ok())
@@ -72,7 +72,7 @@ void Session::log(mebp_log_level level, const std::string &line) const {
 }
 
 // The device greets its server before anything is computed.
-Status Session::openExchanges(const Layout &layout) {
+Status Session::openExchanges(const layout::Layout &layout) {
   const format::Bundle &bundle = owner->content();
   if (!bundle.has_split())
     return Status();
@@ -190,7 +190,7 @@ Status Session::openBackend() {
 }
 
 // A device may share its memory with the host, so that the session's counts, too.
-Status Session::claimDevice(const Layout &layout) {
+Status Session::claimDevice(const layout::Layout &layout) {
   const KnownBackend &known = *findBackend(settings.backend);
   if (!known.isForeign)
     return Status();
@@ -229,7 +229,7 @@ std::string Session::useKernels(const std::string &family) {
          " ones results differ by rounding";
 }
 
-Status Session::openSpill(const Layout &layout, bool byPlan) {
+Status Session::openSpill(const layout::Layout &layout, bool byPlan) {
   if (!settings.spill_folder || layout.fileBytes == 0)
     return Status();
   Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.trainables.mappedBytes);

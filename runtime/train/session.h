@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "layout/layout.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/core/device_claim.h"
 #include "runtime/core/memory.h"
@@ -18,7 +19,6 @@
 #include "runtime/train/flight.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/lane.h"
-#include "runtime/train/layout.h"
 #include "runtime/train/resident_weights.h"
 #include "runtime/train/scoring.h"
 #include "runtime/train/subspaces.h"
@@ -89,14 +89,14 @@ private:
   friend class Generation; // runs by the same adapter, weights and backend
 
   Status openBackend();
-  Status openExchanges(const Layout &layout);
+  Status openExchanges(const layout::Layout &layout);
   void tellOfKernels();
   void beginCall();
   bool hasLostServer(Status &status, uint32_t restarts);
   void endCall(const Status &status);
-  Status claimDevice(const Layout &layout);
+  Status claimDevice(const layout::Layout &layout);
   Status takeMemory(uint64_t bytes);
-  Status openSpill(const Layout &layout, bool byPlan); // or by an option
+  Status openSpill(const layout::Layout &layout, bool byPlan); // or by an option
 
   // The parts of a step, in step.cpp.
   Status checkRuns() const;

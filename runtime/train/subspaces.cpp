@@ -9,119 +9,31 @@
 #include "format/lookup.h"
 #include "format/random.h"
 #include "runtime/optim/subspace.h"
-#include "runtime/train/options.h"
 
 namespace mebp {
 
 // A pass that makes ranges of sketches, or sketches of ranges.
 static bool makesRanges(uint32_t pass) { return pass % 2 == 0; }
 
-static bool isBySvd(const mebp_session_options &options) { return options.galore_refresh == MEBP_REFRESH_BY_SVD; }
-
-static bool findsSubspaces(const mebp_session_options &options) {
-  return format::findOptimizer(options.optimizer)->projects && !isForwardOnly(options);
-}
-
-// Of the trainables of a block that its programs project.
-static std::vector<ThinPlaces> placeThin(const format::Bundle &bundle, const format::Block &block, Placer &shared,
-                                         Placer &sums) {
-  std::vector<ThinPlaces> all;
-  if (programOf(block, format::rangeProgram) == format::noProgram)
-    return all;
-  for (const format::Parameter &parameter : block.parameters()) {
-    if (!parameter.has_trainable())
-      continue;
-    const format::TrainedShape shape = trainedShape(bundle, parameter.trainable());
-    if (shape.rank == 0)
-      continue;
-    const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
-    ThinPlaces thin;
-    thin.trainable = parameter.trainable();
-    thin.sketchElements = format::smallerSide(shape.rows, shape.columns) * width;
-    thin.rangeElements = std::max(shape.rows, shape.columns) * width;
-    thin.sketch = shared.take(thin.sketchElements * sizeof(float));
-    thin.range = shared.take(thin.rangeElements * sizeof(float));
-    thin.keptSketch = sums.take(thin.sketchElements * sizeof(float));
-    thin.keptRange = sums.take(thin.rangeElements * sizeof(float));
-    all.push_back(thin);
-  }
-  return all;
-}
-
-static uint64_t wholeBytes(const format::TrainedShape &shape) { return shape.elements() * sizeof(float); }
-
-// Groups of a block's matrices, one after another, each of the room's size at most.
-static void groupGradients(const format::Bundle &bundle, std::vector<ThinPlaces> &all, uint64_t room) {
-  Placer placer;
-  uint32_t group = 0;
-  for (ThinPlaces &thin : all) {
-    const uint64_t bytes = wholeBytes(trainedShape(bundle, thin.trainable));
-    if (placer.total() + bytes > room) {
-      placer = Placer();
-      ++group;
-    }
-    thin.group = group;
-    thin.whole = placer.take(bytes);
-  }
-}
-
-uint64_t subspaceSumBytes(const format::Bundle &bundle, const mebp_session_options &options) {
-  Placer shared, sums;
-  if (options.accumulate && findsSubspaces(options) && !isBySvd(options))
-    for (const format::Block &block : bundle.blocks())
-      placeThin(bundle, block, shared, sums);
-  return sums.total();
-}
-
-SubspacePlan planSubspaces(const format::Bundle &bundle, const mebp_session_options &options, uint64_t sumsBegin,
-                           Placer &memory) {
-  SubspacePlan plan;
-  plan.begin = memory.total();
-  plan.sumsBegin = sumsBegin;
-  if (!findsSubspaces(options))
-    return plan;
-  plan.isExact = isBySvd(options);
-  uint64_t most = 0, room = 0, workspace = 0;
-  Placer sums;
-  for (const format::Block &block : bundle.blocks()) {
-    Placer shared;
-    plan.blocks.push_back(placeThin(bundle, block, shared, sums));
-    most = std::max(most, shared.total());
-    for (const ThinPlaces &thin : plan.blocks.back()) {
-      const format::TrainedShape shape = trainedShape(bundle, thin.trainable);
-      workspace = std::max(workspace, plan.isExact ? svdWorkspaceBytes(shape) : sketchWorkspaceBytes(shape));
-      room = std::max(room, plan.isExact ? format::alignUp(wholeBytes(shape)) : 0);
-    }
-  }
-  if (plan.isExact)
-    for (std::vector<ThinPlaces> &all : plan.blocks)
-      groupGradients(bundle, all, room);
-  plan.room = most;
-  plan.workspace = most + room;
-  plan.bytes = plan.workspace + workspace;
-  memory.take(plan.bytes);
-  return plan;
-}
-
-void Subspaces::create(SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory) {
+void Subspaces::create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory) {
   plan = std::move(planned);
   seed = drawingSeed;
   memory = sessionMemory;
 }
 
 // What the bundle has been checked for is there.
-const ThinPlaces &Subspaces::find(uint32_t block, uint32_t trainable) const {
+const layout::ThinPlaces &Subspaces::find(uint32_t block, uint32_t trainable) const {
   return *std::find_if(plan.blocks[block].begin(), plan.blocks[block].end(),
-                       [&](const ThinPlaces &places) { return places.trainable == trainable; });
+                       [&](const layout::ThinPlaces &places) { return places.trainable == trainable; });
 }
 
 bool Subspaces::isAnyDue(uint32_t block, const Trainables &trainables) const {
-  const std::vector<ThinPlaces> &all = plan.blocks[block];
+  const std::vector<layout::ThinPlaces> &all = plan.blocks[block];
   return std::any_of(all.begin(), all.end(),
-                     [&](const ThinPlaces &thin) { return trainables.isRefreshDue(thin.trainable); });
+                     [&](const layout::ThinPlaces &thin) { return trainables.isRefreshDue(thin.trainable); });
 }
 
-void Subspaces::draw(const ThinPlaces &thin, const Trainables &trainables, float *sketch) const {
+void Subspaces::draw(const layout::ThinPlaces &thin, const Trainables &trainables, float *sketch) const {
   drawSketch(trainables.shapeOf(thin.trainable), format::randomBits(seed, 1, trainables.stepsDone()), thin.trainable,
              sketch);
 }
@@ -133,7 +45,7 @@ static Status doesNotConverge(const std::string &name) {
                  name.c_str());
 }
 
-Status Subspaces::finish(uint32_t pass, const ThinPlaces &thin, float *sketch, float *range,
+Status Subspaces::finish(uint32_t pass, const layout::ThinPlaces &thin, float *sketch, float *range,
                          Trainables &trainables) const {
   if (!trainables.isRefreshDue(thin.trainable))
     return Status();
@@ -157,14 +69,14 @@ static std::string_view programOfPass(uint32_t pass) {
 Status Subspaces::refresh(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const {
   if (plan.isExact)
     return refreshExactly(block, multiply, trainables);
-  const std::vector<ThinPlaces> &all = plan.blocks[block];
+  const std::vector<layout::ThinPlaces> &all = plan.blocks[block];
   const bool isDue = isAnyDue(block, trainables);
-  for (const ThinPlaces &thin : all)
+  for (const layout::ThinPlaces &thin : all)
     draw(thin, trainables, at(thin.sketch));
   for (uint32_t pass = 0; isDue && pass < passes; ++pass) {
     if (Status status = multiply(programOfPass(pass)); !status.ok())
       return status;
-    for (const ThinPlaces &thin : all)
+    for (const layout::ThinPlaces &thin : all)
       if (Status status = finish(pass, thin, at(thin.sketch), at(thin.range), trainables); !status.ok())
         return status;
   }
@@ -183,7 +95,7 @@ Status Subspaces::refreshExactly(uint32_t block, const ThinProduct &multiply, Tr
 }
 
 void Subspaces::clearGradients(uint32_t block, uint32_t group, const Trainables &trainables) const {
-  for (const ThinPlaces &thin : plan.blocks[block])
+  for (const layout::ThinPlaces &thin : plan.blocks[block])
     if (thin.group == group)
       std::fill_n(at(plan.room + thin.whole), trainables.elements(thin.trainable), 0.0f);
 }
@@ -191,18 +103,18 @@ void Subspaces::clearGradients(uint32_t block, uint32_t group, const Trainables 
 Status Subspaces::addGradients(uint32_t block, uint32_t group, const ThinProduct &multiply,
                                const Trainables &trainables) const {
   uint64_t slices = 0; // none where none is due
-  for (const ThinPlaces &thin : plan.blocks[block])
+  for (const layout::ThinPlaces &thin : plan.blocks[block])
     if (thin.group == group && isAnyDue(block, trainables))
       slices = std::max(slices, countSlices(trainables.shapeOf(thin.trainable)));
   for (uint64_t slice = 0; slice < slices; ++slice) {
-    for (const ThinPlaces &thin : plan.blocks[block])
+    for (const layout::ThinPlaces &thin : plan.blocks[block])
       if (thin.group == group)
         unitSketch(trainables.shapeOf(thin.trainable), slice, at(thin.sketch));
       else
         std::fill_n(at(thin.sketch), thin.sketchElements, 0.0f); // nobody wants what comes of it
     if (Status status = multiply(format::rangeProgram); !status.ok())
       return status;
-    for (const ThinPlaces &thin : plan.blocks[block])
+    for (const layout::ThinPlaces &thin : plan.blocks[block])
       if (thin.group == group)
         addSlice(trainables.shapeOf(thin.trainable), slice, at(thin.range), at(plan.room + thin.whole));
   }
@@ -211,7 +123,7 @@ Status Subspaces::addGradients(uint32_t block, uint32_t group, const ThinProduct
 
 Status Subspaces::decompose(uint32_t block, uint32_t group, Trainables &trainables) const {
   auto *workspace = reinterpret_cast<unsigned char *>(at(plan.workspace));
-  for (const ThinPlaces &thin : plan.blocks[block])
+  for (const layout::ThinPlaces &thin : plan.blocks[block])
     if (thin.group == group && trainables.isRefreshDue(thin.trainable)) {
       if (!projectorOfGradient(trainables.shapeOf(thin.trainable), at(plan.room + thin.whole),
                                trainables.projectorRoom(thin.trainable), workspace))
@@ -222,8 +134,8 @@ Status Subspaces::decompose(uint32_t block, uint32_t group, Trainables &trainabl
 }
 
 void Subspaces::beginPass(uint32_t pass, const Trainables &trainables) const {
-  for (const std::vector<ThinPlaces> &all : plan.blocks)
-    for (const ThinPlaces &thin : all) {
+  for (const std::vector<layout::ThinPlaces> &all : plan.blocks)
+    for (const layout::ThinPlaces &thin : all) {
       if (pass == 0)
         draw(thin, trainables, kept(thin.keptSketch));
       if (makesRanges(pass))
@@ -240,17 +152,17 @@ static void addTo(float *sum, const float *values, uint64_t count) {
 
 Status Subspaces::addProduct(uint32_t pass, uint32_t block, const ThinProduct &multiply,
                              const Trainables &trainables) const {
-  const std::vector<ThinPlaces> &all = plan.blocks[block];
+  const std::vector<layout::ThinPlaces> &all = plan.blocks[block];
   if (!isAnyDue(block, trainables))
     return Status();
-  for (const ThinPlaces &thin : all)
+  for (const layout::ThinPlaces &thin : all)
     if (makesRanges(pass))
       std::copy_n(kept(thin.keptSketch), thin.sketchElements, at(thin.sketch));
     else
       std::copy_n(kept(thin.keptRange), thin.rangeElements, at(thin.range));
   if (Status status = multiply(programOfPass(pass)); !status.ok())
     return status;
-  for (const ThinPlaces &thin : all)
+  for (const layout::ThinPlaces &thin : all)
     if (makesRanges(pass))
       addTo(kept(thin.keptRange), at(thin.range), thin.rangeElements);
     else
@@ -259,8 +171,8 @@ Status Subspaces::addProduct(uint32_t pass, uint32_t block, const ThinProduct &m
 }
 
 Status Subspaces::endPass(uint32_t pass, Trainables &trainables) const {
-  for (const std::vector<ThinPlaces> &all : plan.blocks)
-    for (const ThinPlaces &thin : all)
+  for (const std::vector<layout::ThinPlaces> &all : plan.blocks)
+    for (const layout::ThinPlaces &thin : all)
       if (Status status = finish(pass, thin, kept(thin.keptSketch), kept(thin.keptRange), trainables); !status.ok())
         return status;
   return Status();

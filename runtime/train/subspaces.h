@@ -10,12 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <vector>
 
-#include "format/program.pb.h"
-#include "mebp/mebp.h"
+#include "layout/subspaces.h"
 #include "runtime/core/status.h"
-#include "runtime/train/placer.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
@@ -28,35 +25,9 @@ using ThinProduct = std::function<Status(std::string_view program)>;
 // that are rows of the unit matrix: of one matrix at once, or of as many of a block as fit in the room of the largest.
 // Over micro-batches, each of these groups is a pass, since what a block's programs take is there in a pass alone.
 
-// The thin matrices of one trainable of one block, which has memory while its subspaces are found.
-struct ThinPlaces {
-  uint32_t trainable = 0;
-  uint64_t sketch = 0, range = 0;         // in the subspaces' memory, which blocks share
-  uint64_t keptSketch = 0, keptRange = 0; // over micro-batches: in the memory of sums
-  uint64_t sketchElements = 0, rangeElements = 0;
-  uint32_t group = 0; // of those whose gradients are formed together
-  uint64_t whole = 0; // in the room for these
-};
-
-struct SubspacePlan {
-  uint64_t begin = 0;     // in the session's memory; other offsets count from here
-  uint64_t sumsBegin = 0; // likewise, of what is kept over micro-batches
-  std::vector<std::vector<ThinPlaces>> blocks;
-  bool isExact = false; // by a singular value decomposition
-  uint64_t room = 0;    // of whole gradients, where that is so
-  uint64_t workspace = 0;
-  uint64_t bytes = 0;
-};
-
-// What is kept over micro-batches; nothing else is summed up meanwhile, so that it lies where gradients are summed.
-uint64_t subspaceSumBytes(const format::Bundle &bundle, const mebp_session_options &options);
-// Empty where the optimizer takes whole gradients. Takes options as followPlan gives them.
-SubspacePlan planSubspaces(const format::Bundle &bundle, const mebp_session_options &options, uint64_t sumsBegin,
-                           Placer &memory);
-
 class Subspaces {
 public:
-  void create(SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory);
+  void create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory);
 
   float *sketchOf(uint32_t block, uint32_t trainable) const { return at(find(block, trainable).sketch); }
   float *rangeOf(uint32_t block, uint32_t trainable) const { return at(find(block, trainable).range); }
@@ -81,16 +52,17 @@ public:
 
 private:
   Status refreshExactly(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const;
-  const ThinPlaces &find(uint32_t block, uint32_t trainable) const;
+  const layout::ThinPlaces &find(uint32_t block, uint32_t trainable) const;
   // Of those of a block; what is found for others beside them is left.
   bool isAnyDue(uint32_t block, const Trainables &trainables) const;
-  void draw(const ThinPlaces &thin, const Trainables &trainables, float *sketch) const;
+  void draw(const layout::ThinPlaces &thin, const Trainables &trainables, float *sketch) const;
   // What becomes of a product once it is whole.
-  Status finish(uint32_t pass, const ThinPlaces &thin, float *sketch, float *range, Trainables &trainables) const;
+  Status finish(uint32_t pass, const layout::ThinPlaces &thin, float *sketch, float *range,
+                Trainables &trainables) const;
   float *at(uint64_t offset) const { return reinterpret_cast<float *>(memory + plan.begin + offset); }
   float *kept(uint64_t offset) const { return reinterpret_cast<float *>(memory + plan.sumsBegin + offset); }
 
-  SubspacePlan plan;
+  layout::SubspacePlan plan;
   uint64_t seed = 0;
   unsigned char *memory = nullptr;
 };

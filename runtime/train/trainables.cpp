@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 
-#include "format/container.h"
 #include "format/half.h"
 #include "format/optimizers.h"
 #include "format/random.h"
@@ -13,45 +12,12 @@
 #include "runtime/optim/direction.h"
 #include "runtime/optim/session_options.h"
 #include "runtime/optim/subspace.h"
-#include "runtime/train/options.h"
 
 namespace mebp {
-
-uint64_t trainableElements(const format::Bundle &bundle, uint32_t index) {
-  const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
-  return static_cast<uint64_t>(trainable.rows()) * trainable.columns();
-}
-
-format::TrainedShape trainedShape(const format::Bundle &bundle, uint32_t index) {
-  const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
-  return {trainable.rows(), trainable.columns(), trainable.rank()};
-}
 
 static format::StateOptions stateOptionsOf(const mebp_session_options &options) { return {options.momentum != 0}; }
 
 static constexpr char valuePrefix[] = "value/"; // of the value's adapter in a saved state
-
-// A trained tensor's own bytes: its numbers or codes, then the groups' scales and minima, each at an aligned place.
-struct WeightParts {
-  WeightParts(const format::Bundle &bundle, uint32_t index) {
-    const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
-    const format::Storage storage = storageOf(trainable);
-    data = trainable.rows() * format::rowBytesOf(storage, trainable.columns());
-    groups = trainable.rows() * format::groupsOf(storage, trainable.columns()) * sizeof(uint16_t);
-  }
-  uint64_t scalesAt() const { return format::alignUp(data); }
-  uint64_t minimaAt() const { return scalesAt() + format::alignUp(groups); }
-  uint64_t bytes() const { return groups ? minimaAt() + groups : data; }
-
-  uint64_t data, groups;
-};
-
-static uint64_t weightBytes(const format::Bundle &bundle, uint32_t index) { return WeightParts(bundle, index).bytes(); }
-
-// Each in pages of its own, which come and go with it.
-static uint64_t inPages(uint64_t bytes) {
-  return (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
-}
 
 Status checkTrainables(const format::Bundle &bundle, const mebp_session_options &options) {
   const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
@@ -71,50 +37,7 @@ Status checkTrainables(const format::Bundle &bundle, const mebp_session_options 
   return Status();
 }
 
-TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
-                             Placer &file) {
-  TrainablePlan plan;
-  const auto count = static_cast<uint32_t>(bundle.trainables_size());
-  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
-  plan.memoryBegin = memory.total();
-  plan.isKeptFiled = options.state_in_file;
-  plan.areWeightsFiled = options.state_in_file && count > 0 && !traits.forwardOnly;
-  Placer &weights = plan.areWeightsFiled ? file : memory;
-  plan.begin = weights.total();
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t bytes = weightBytes(bundle, i);
-    plan.places.push_back(weights.take(plan.areWeightsFiled ? inPages(bytes) : bytes) - plan.begin);
-    plan.weightRoom = std::max(plan.weightRoom, plan.areWeightsFiled ? bytes : 0);
-  }
-  plan.mappedBytes = file.total();
-  plan.weightBytes = weights.total() - plan.begin;
-  plan.adapters = options.value_adapter ? 2 : 1;
-  for (uint32_t further = 1; further < plan.adapters; ++further)
-    weights.take(plan.weightBytes);
-  plan.weightRoom = memory.take(plan.weightRoom);
-  Placer &keeping = plan.isKeptFiled ? file : memory;
-  plan.keptBegin = keeping.total();
-  for (uint32_t i = 0; i < count && !isForwardOnly(options); ++i) {
-    const format::TrainedShape shape = trainedShape(bundle, i);
-    const uint64_t bytes = format::keptBytes(traits, shape, stateOptionsOf(options), false);
-    plan.kept.push_back(keeping.take(bytes) - plan.keptBegin);
-    plan.keptRoom = std::max(plan.keptRoom, plan.isKeptFiled ? bytes : 0);
-    plan.scratch = std::max(plan.scratch, format::scratchBytes(traits, shape));
-  }
-  plan.keptBytes = keeping.total() - plan.keptBegin;
-  for (uint32_t further = 1; further < plan.adapters; ++further)
-    keeping.take(plan.keptBytes);
-  plan.readBegin = memory.total();
-  for (uint32_t i = 0; i < plan.kept.size(); ++i)
-    plan.read.push_back(memory.take(format::keptBytes(traits, trainedShape(bundle, i), stateOptionsOf(options), true)) -
-                        plan.readBegin);
-  plan.keptRoom = memory.take(plan.keptRoom);
-  plan.scratch = memory.take(plan.scratch);
-  plan.memoryEnd = memory.total();
-  return plan;
-}
-
-void Trainables::create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
+void Trainables::create(const format::Bundle &content, layout::TrainablePlan planned, const mebp_session_options &given,
                         unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers) {
   bundle = &content;
   plan = std::move(planned);
@@ -161,7 +84,7 @@ Status Trainables::takeBase(uint32_t number, Bundle &opened) {
     return storeWeight(number);
   }
   const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
-  const WeightParts parts(*bundle, number);
+  const layout::WeightParts parts(*bundle, number);
   const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
   if (format::storageOf(weight.element()) == storage(number)) {
     std::memcpy(parameters, initial.data, parts.data);
@@ -179,7 +102,7 @@ Status Trainables::takeBase(uint32_t number, Bundle &opened) {
 format::Storage Trainables::storage(uint32_t trainable) const {
   return storageOf(bundle->trainables(static_cast<int>(trainable)));
 }
-uint64_t Trainables::bytesOf(uint32_t trainable) const { return weightBytes(*bundle, trainable); }
+uint64_t Trainables::bytesOf(uint32_t trainable) const { return layout::WeightParts(*bundle, trainable).bytes(); }
 
 StoredPlace Trainables::projectorPlace(uint32_t trainable) const {
   const TrainedTensor tensor = tensorOf(trainable);
@@ -233,7 +156,7 @@ uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
 
 StoredPlace Trainables::place(uint32_t trainable) const {
   const unsigned char *data = (plan.areWeightsFiled ? file->data() : memory) + weightPlace(trainable, inUse);
-  const WeightParts parts(*bundle, trainable);
+  const layout::WeightParts parts(*bundle, trainable);
   if (!parts.groups)
     return {data};
   return {data, data + parts.scalesAt(), data + parts.minimaAt()};
@@ -244,7 +167,7 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   tensor.shape = trainedShape(*bundle, trainable);
   tensor.parameters = memory + (plan.areWeightsFiled ? plan.weightRoom : weightPlace(trainable, of));
   tensor.isNarrow = storage(trainable) == format::Storage::BF16;
-  if (const WeightParts parts(*bundle, trainable); parts.groups) {
+  if (const layout::WeightParts parts(*bundle, trainable); parts.groups) {
     tensor.scales = reinterpret_cast<uint16_t *>(tensor.parameters + parts.scalesAt());
     tensor.minima = reinterpret_cast<uint16_t *>(tensor.parameters + parts.minimaAt());
   }
@@ -422,7 +345,7 @@ Status Trainables::save(const std::function<void(const unsigned char *data, uint
     if (Status status = loadRooms(i, of); !status.ok())
       return status;
     const TrainedTensor tensor = tensorOf(i, of);
-    const WeightParts parts(*bundle, i);
+    const layout::WeightParts parts(*bundle, i);
     take(tensor.parameters, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
       if (groups)
@@ -442,7 +365,7 @@ Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
     const auto of = static_cast<Adapter>(number / count());
     const uint32_t i = number % count();
     const TrainedTensor tensor = tensorOf(i, of);
-    const WeightParts parts(*bundle, i);
+    const layout::WeightParts parts(*bundle, i);
     std::memcpy(tensor.parameters, *next++, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
       if (groups)

@@ -9,55 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "format/lookup.h"
-#include "format/program.pb.h"
 #include "format/storage.h"
+#include "layout/trainables.h"
 #include "mebp/mebp.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
-#include "runtime/train/placer.h"
 
 namespace mebp {
 
-uint64_t trainableElements(const format::Bundle &bundle, uint32_t index);
-format::TrainedShape trainedShape(const format::Bundle &bundle, uint32_t index);
-// Of its gradient, as programs give it.
-inline uint64_t gradientElements(const format::Bundle &bundle, uint32_t index) {
-  return trainedShape(bundle, index).gradientElements();
-}
-inline uint64_t gradientBytes(const format::Bundle &bundle, uint32_t index) {
-  return gradientElements(bundle, index) * sizeof(float);
-}
-
 enum class Adapter : uint8_t { Policy, Value };
 
-// Where they lie: one trainable after another, then what the optimizer keeps of each, in the same order. Of two
-// adapters, the one that is not in use has its weights behind the other's, and what is kept lies by Adapter. What is in
-// the file has room in memory for one trainable's. There trainables lie in pages of their own, and programs read them
-// in place.
-struct TrainablePlan {
-  uint64_t begin = 0;                      // of the first trainable, in memory or in the file
-  std::vector<uint64_t> places;            // of each, counted from there
-  uint64_t keptBegin = 0;                  // likewise
-  std::vector<uint64_t> kept;              // of each trainable's first array, counted from there
-  uint64_t weightBytes = 0, keptBytes = 0; // of one adapter
-  uint32_t adapters = 1;
-  uint64_t readBegin = 0; // likewise of what programs read of it, which stays in memory
-  std::vector<uint64_t> read;
-  bool areWeightsFiled = false, isKeptFiled = false;
-  // In memory:
-  uint64_t memoryBegin = 0, memoryEnd = 0;
-  uint64_t weightRoom = 0;  // of one trainable that is in the file
-  uint64_t keptRoom = 0;    // of what is kept of it
-  uint64_t scratch = 0;     // of the optimizer while it updates one
-  uint64_t mappedBytes = 0; // of the file, from its beginning: what programs read in place
-};
-
-// Takes options as followPlan gives them.
-TrainablePlan planTrainables(const format::Bundle &bundle, const mebp_session_options &options, Placer &memory,
-                             Placer &file);
 // Refuses an optimizer that cannot train what the bundle has.
 Status checkTrainables(const format::Bundle &bundle, const mebp_session_options &options);
 
@@ -78,7 +41,7 @@ struct SavedTensor {
 class Trainables {
 public:
   // Fresh memory is zero; the file is open where the plan needs one.
-  void create(const format::Bundle &content, TrainablePlan planned, const mebp_session_options &given,
+  void create(const format::Bundle &content, layout::TrainablePlan planned, const mebp_session_options &given,
               unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers);
 
   // With the values that they begin with, both adapters alike: a weight of the model, or what the bundle's seed gives.
@@ -167,7 +130,7 @@ private:
   Status store(uint64_t place, const void *data, uint64_t bytes);
 
   const format::Bundle *bundle = nullptr;
-  TrainablePlan plan;
+  layout::TrainablePlan plan;
   const Optimizer *optimizer = nullptr;
   const format::OptimizerTraits *traits = nullptr; // of it
   format::StateOptions stateOptions;

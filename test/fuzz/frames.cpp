@@ -95,7 +95,7 @@ public:
     options.transport = &script.transport;
     if (!bundle.open(folder).ok() || !session.create(bundle, options).ok() || !generation.create(session).ok())
       std::abort();
-    memory.reset(new unsigned char[Exchange::memoryBytes(bundle.content())]);
+    memory.reset(new unsigned char[layout::wireBytes(bundle.content())]);
     renew(); // which says goodbye to the script
   }
 

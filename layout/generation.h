@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/exec/backend.h"
-#include "runtime/train/checkpoints.h"
-#include "runtime/train/remote.h"
+#include "layout/checkpoints.h"
+#include "layout/remote.h"
 
-namespace mebp {
+namespace mebp::layout {
 
 // What a block keeps from step to step under one name.
 struct StatePlace {
@@ -21,7 +20,7 @@ struct StatePlace {
   uint64_t itemBytes() const { return capacity * rowBytes; }
 };
 
-struct GenerationLayout {
+struct GenerationPlan {
   uint32_t rows = 0;                           // of tokens that a step takes
   CheckpointPlan flows;                        // what passes between blocks, and is nowhere kept
   RemotePlan remote;                           // likewise, within a block
@@ -32,7 +31,7 @@ struct GenerationLayout {
   uint64_t total = 0;
 };
 
-// Of a bundle that can generate.
-GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &backend);
+// Of a bundle that can generate; for a device that places values itself, or for one that follows placements.
+GenerationPlan planGeneration(const format::Bundle &bundle, bool placesValues);
 
-} // namespace mebp
+} // namespace mebp::layout

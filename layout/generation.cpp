@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/generate/layout.h"
+#include "layout/generation.h"
 
 #include <algorithm>
 
 #include "format/lookup.h"
-#include "runtime/exec/read_attributes.h"
 
-namespace mebp {
+namespace mebp::layout {
 
 using format::Port;
+
+// 0 where it has none of this name.
+static uint64_t numberOf(const format::Kernel &kernel, std::string_view name) {
+  for (const format::Attribute &attribute : kernel.attributes())
+    if (attribute.name() == name)
+      return static_cast<uint64_t>(attribute.number());
+  return 0;
+}
 
 // Null where half a model has it elsewhere.
 static const format::Program *programFor(const format::Bundle &bundle, int block) {
@@ -23,10 +30,8 @@ static uint64_t windowOf(const format::Program &program, uint64_t capacity, uint
   if (capacity >= positions)
     return 0;
   for (const format::Step &step : program.steps()) {
-    Attributes attributes;
-    if (step.has_kernel() && readAttributes(step.kernel(), attributes).ok() &&
-        static_cast<uint64_t>(attributes.capacity) == capacity)
-      widest = std::max<uint64_t>(widest, static_cast<uint64_t>(attributes.window));
+    if (step.has_kernel() && numberOf(step.kernel(), "capacity") == capacity)
+      widest = std::max(widest, numberOf(step.kernel(), "window"));
   }
   return widest;
 }
@@ -48,8 +53,8 @@ static std::vector<StatePlace> placeStates(const format::Bundle &bundle, const f
   return places;
 }
 
-GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &backend) {
-  GenerationLayout layout;
+GenerationPlan planGeneration(const format::Bundle &bundle, bool placesValues) {
+  GenerationPlan layout;
   Placer memory;
   layout.flows = planFlows(bundle, memory);
   layout.remote = planRemote(bundle, true, false, memory);
@@ -69,9 +74,9 @@ GenerationLayout planGeneration(const format::Bundle &bundle, const Backend &bac
   layout.wantedRows = memory.take(layout.rows * sizeof(int32_t));
   layout.history =
       memory.take(bundle.has_split() ? bundle.model().batch() * bundle.model().positions() * sizeof(int32_t) : 0);
-  layout.scratch = memory.take(backend.followsPlacements() ? scratch : 0);
+  layout.scratch = memory.take(placesValues ? 0 : scratch);
   layout.total = memory.total();
   return layout;
 }
 
-} // namespace mebp
+} // namespace mebp::layout

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/train/flows.h"
+#include "layout/flows.h"
 
 #include "format/lookup.h"
-#include "runtime/train/placer.h"
+#include "layout/placer.h"
 
-namespace mebp {
+namespace mebp::layout {
 
 const Flow &Border::find(std::string_view name) const {
   for (const Flow &flow : flows)
@@ -45,4 +45,4 @@ std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view pro
   return borders;
 }
 
-} // namespace mebp
+} // namespace mebp::layout

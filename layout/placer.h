@@ -7,7 +7,7 @@
 
 #include "format/alignment.h"
 
-namespace mebp {
+namespace mebp::layout {
 
 constexpr uint64_t noOffset = UINT64_MAX;
 
@@ -28,4 +28,4 @@ private:
   uint64_t used = 0;
 };
 
-} // namespace mebp
+} // namespace mebp::layout

@@ -9,16 +9,16 @@
 
 #include "format/ports.h"
 #include "format/program.pb.h"
-#include "runtime/exec/backend.h"
-#include "runtime/train/checkpoints.h"
-#include "runtime/train/gradients.h"
-#include "runtime/train/remote.h"
-#include "runtime/train/subspaces.h"
-#include "runtime/train/trainables.h"
+#include "layout/checkpoints.h"
+#include "layout/gradients.h"
+#include "layout/remote.h"
+#include "layout/subspaces.h"
+#include "layout/trainables.h"
 
-namespace mebp {
+namespace mebp::layout {
 
-// What one micro-batch needs while it is under way (lane.h). Several have as many pieces of memory, all laid out alike.
+// What one micro-batch needs while it is under way (runtime/train/lane.h). Several have as many pieces of memory, all
+// laid out alike.
 struct LanePlan {
   CheckpointPlan checkpoints;
   RemotePlan remote;
@@ -34,8 +34,8 @@ struct Layout {
   SubspacePlan subspaces;
   uint64_t lanes = 0; // the first one, the others behind it
   uint64_t laneOf(uint32_t number) const { return lanes + number * lane.bytes; }
-  uint64_t scratch = 0;   // the running program's arena, where the backend uses one
-  uint64_t workspace = 0; // the backend's
+  uint64_t scratch = 0;   // the running program's arena, where the device follows placements
+  uint64_t workspace = 0; // the kernels'
   uint64_t residency = 0; // which weights are in memory, where they are limited
   uint64_t total = 0;
   uint64_t device = 0; // what the plan has, beside the weights, for a device with memory of its own
@@ -43,7 +43,12 @@ struct Layout {
   uint64_t fileBytes = 0;
 };
 
-// Takes options as followPlan gives them.
-Layout planSession(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
+// The largest message between the halves of a split model: what programs of one block give each other at once, or what
+// flows. A command tells of every row.
+uint64_t largestMessage(const format::Bundle &bundle);
+// What frames to the other half take until it has them; 0 of a whole model.
+uint64_t wireBytes(const format::Bundle &bundle);
 
-} // namespace mebp
+Layout planSession(const format::Bundle &bundle, const Choice &choice);
+
+} // namespace mebp::layout

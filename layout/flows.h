@@ -11,7 +11,7 @@
 #include "format/program.pb.h"
 #include "format/storage.h"
 
-namespace mebp {
+namespace mebp::layout {
 
 struct Flow {
   std::string name;
@@ -33,4 +33,4 @@ struct Border {
 // Behind each block but the head, as this program of theirs gives it, or as it is taken.
 std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program);
 
-} // namespace mebp
+} // namespace mebp::layout

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where what flows from block to block lies, and which of it a backward finds again. The input of a layer is a
+// checkpoint: it is kept, or computed again with others of its segment, or in a file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "layout/choice.h"
+#include "layout/flows.h"
+#include "layout/placer.h"
+
+namespace mebp::layout {
+
+struct CheckpointPlan {
+  std::vector<Border> borders; // what is in each place, all of which have room for the widest
+  // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills;
+  // nowhere, of a layer that runs elsewhere. In
+  // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
+  // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
+  // is whole; the first may lack its beginning, and is then computed again from the ids.
+  std::vector<uint64_t> places;
+  bool spilled = false;
+  bool forwardOnly = false; // no backward reads what a forward has left
+  bool gathered = false;    // the head's input comes from elsewhere, in the rows alone that it runs on
+  uint32_t spacing = 1;
+  uint32_t missing = 0; // places that the first segment lacks
+  bool isKept(uint32_t checkpoint) const { return (checkpoint + missing) % spacing == 0; }
+  // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
+  // in memory, activations as well. Two places that take turns, or one where all programs run in place.
+  uint64_t flow[2] = {};
+  uint64_t fileBytes = 0; // of all checkpoints, from the file's beginning
+};
+
+CheckpointPlan planCheckpoints(const format::Bundle &bundle, const Choice &choice, Placer &memory, Placer &file);
+
+// Of generation: what flows, without a checkpoint.
+CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory);
+
+} // namespace mebp::layout

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run decides on, as far as its memory depends on it.
+#pragma once
+
+#include <cstdint>
+
+#include "format/optimizers.h"
+
+namespace mebp::layout {
+
+// What becomes of gradients.
+enum class GradientUse {
+  Apply, // each at once
+  Keep,  // all, until the step's end
+  Sum,   // over micro-batches, until the step's end
+};
+
+struct Choice {
+  const format::OptimizerTraits *optimizer = nullptr;
+  format::StateOptions state;
+  GradientUse gradients = GradientUse::Apply;
+  bool hasPending = false;   // room beside a sum, for a part of it whose factor is not known yet
+  bool isBySvd = false;      // subspaces are found by whole gradients, else by sketches
+  bool forwardOnly = false;  // no backward runs
+  bool generateOnly = false; // no step does
+  bool hasValueAdapter = false;
+  bool spillsCheckpoints = false, spillsState = false;
+  bool limitsResidency = false; // keeps account of which weights are in memory
+  uint32_t spacing = 1;         // every how many layers a checkpoint is kept
+  uint32_t lanes = 1;           // micro-batches under way at once
+  bool placesValues = false;    // the device does, in memory of its own
+  uint64_t workspace = 0;       // of the kernels
+};
+
+} // namespace mebp::layout

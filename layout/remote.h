@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where what a block's programs give each other lies: the REMOTE ports of a layer whose adapter may be in another
+// place, and the KEPT ones of a forward that saves its backward work. What a backward reads again is kept for each
+// block, the rest has one place for all.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "format/program.pb.h"
+#include "layout/placer.h"
+
+namespace mebp::layout {
+
+struct RemoteValue {
+  format::Port::Kind kind = format::Port::REMOTE;
+  std::string_view name; // of the bundle
+  uint64_t offset = 0;   // in the session's memory
+  uint64_t rowBytes = 0;
+
+  bool isOf(format::Port::Kind wanted, std::string_view named) const { return kind == wanted && name == named; }
+};
+
+struct RemotePlan {
+  std::vector<std::vector<RemoteValue>> blocks;
+};
+
+// Of the programs that generate text, or of the others. Without gradients nothing is kept.
+RemotePlan planRemote(const format::Bundle &bundle, bool generates, bool hasGradients, Placer &memory);
+
+} // namespace mebp::layout
