@@ -2,7 +2,8 @@
 #include "format/channels.h"
 
 #include <algorithm>
-#include <iterator>
+
+#include "format/lookup.h"
 
 namespace mebp::format {
 
@@ -42,10 +43,8 @@ public:
 private:
   // Null where the device does not have it.
   const Program *find(uint32_t block, std::string_view name) const {
-    for (const BlockProgram &program : bundle.blocks(static_cast<int>(block)).programs())
-      if (program.name() == name)
-        return &bundle.programs(static_cast<int>(program.program()));
-    return nullptr;
+    const int32_t number = programOf(bundle.blocks(static_cast<int>(block)), name);
+    return number == noProgram ? nullptr : &bundle.programs(number);
   }
 
   void add(Stage stage, uint32_t block, bool isUp, const Repeated<Port> &ports, const Program &program, Port::Kind kind,
@@ -80,9 +79,7 @@ private:
   // Of the server's last block, as the device takes it.
   void addTop(Stage stage, bool isUp) {
     const bool isHead = static_cast<int>(split.end_block()) + 1 == bundle.blocks_size();
-    const std::string_view taker =
-        isHead ? (generates ? decodeLogitsProgram : objectiveProgram) : (generates ? decodeProgram : forwardProgram);
-    const Program *program = find(split.end_block(), taker);
+    const Program *program = find(split.end_block(), takerOf(isHead, generates));
     if (!program)
       return;
     add(stage, split.end_block() - 1, isUp, program->inputs(), *program, Port::FLOW, false);

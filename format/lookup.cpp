@@ -2,7 +2,6 @@
 #include "format/lookup.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace mebp::format {
 
@@ -28,6 +27,16 @@ std::vector<int32_t> gradientProgramsOf(const Block &block) {
   for (const ProgramTraits *forward = forwardPrograms.end(); forward-- != forwardPrograms.begin();)
     add(forward->backward);
   return numbers;
+}
+
+std::vector<const Program *> programsRun(const Bundle &bundle, bool generates, bool forwardOnly) {
+  std::vector<const Program *> programs;
+  for (const Block &block : bundle.blocks())
+    for (const BlockProgram &named : block.programs())
+      if (const ProgramTraits *use = findProgram(named.name());
+          use && use->is(Generates) == generates && !(forwardOnly && use->is(GivesGradients)))
+        programs.push_back(&bundle.programs(static_cast<int>(named.program())));
+  return programs;
 }
 
 const Parameter *findParameter(const Block &block, std::string_view name) {
@@ -73,9 +82,7 @@ bool hasStepPort(const Bundle &bundle, const StepPort &port) {
 }
 
 StepShape stepShapeOf(const Bundle &bundle) {
-  const Model &model = bundle.model();
-  StepShape shape = {static_cast<uint64_t>(model.batch()) * model.sequence(),
-                     static_cast<uint64_t>(bundle.blocks_size()), 0};
+  StepShape shape = {mostTokens(bundle.model()), static_cast<uint64_t>(bundle.blocks_size()), 0};
   for (const Program &program : bundle.programs())
     for (const StepPort &port : stepPorts)
       if (const Port *found = port.ofExperts ? findStepPort(program, port) : nullptr)

@@ -34,6 +34,13 @@ std::vector<int32_t> gradientProgramsOf(const Block &block);
 inline std::string_view generatingProgramOf(bool isHead) { return isHead ? decodeLogitsProgram : decodeProgram; }
 // What the flows that a program takes come from: a program of the block before.
 inline std::string_view giverOf(const ProgramTraits &use) { return use.is(Generates) ? decodeProgram : forwardProgram; }
+// Those of all blocks that generation runs, or that a session's other calls do: all of these, or without what gives
+// gradients. One that several blocks run is there several times.
+std::vector<const Program *> programsRun(const Bundle &bundle, bool generates, bool forwardOnly);
+// What their flows go to: a program of the block behind.
+constexpr std::string_view takerOf(bool isHead, bool generates) {
+  return isHead ? (generates ? decodeLogitsProgram : objectiveProgram) : (generates ? decodeProgram : forwardProgram);
+}
 // Null where it binds none of this name.
 const Parameter *findParameter(const Block &block, std::string_view name);
 
@@ -80,6 +87,8 @@ inline uint64_t gradientBytes(const Bundle &bundle, uint32_t index) {
   return gradientElements(bundle, index) * sizeof(float);
 }
 
+// Of the largest step.
+inline uint64_t mostTokens(const Model &model) { return static_cast<uint64_t>(model.batch()) * model.sequence(); }
 // How many logits a row has.
 inline uint32_t outputsOf(const Model &model) {
   return model.classes_size() ? static_cast<uint32_t>(model.classes_size()) : model.vocabulary();

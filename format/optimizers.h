@@ -27,6 +27,16 @@ struct TrainedShape {
   constexpr uint64_t gradientElements() const { return gradient().rows * gradient().columns; }
 };
 
+constexpr uint64_t sketchRank(const TrainedShape &tensor) {
+  return sketchRank(tensor.rows, tensor.columns, tensor.rank);
+}
+constexpr uint64_t sketchWorkspaceBytes(const TrainedShape &tensor) {
+  return sketchWorkspaceBytes(tensor.rows, tensor.columns, sketchRank(tensor));
+}
+constexpr uint64_t svdWorkspaceBytes(const TrainedShape &tensor) {
+  return svdWorkspaceBytes(tensor.rows, tensor.columns, tensor.rank);
+}
+
 // Options that decide what is kept.
 struct StateOptions {
   bool hasMomentum = false; // SGD's

@@ -3,36 +3,25 @@
 
 #include <algorithm>
 
-#include "format/container.h"
 #include "format/lookup.h"
 
 namespace mebp::layout {
 
 // Of the programs that generate, or of the others that a session runs.
 static bool flowsInPlace(const format::Bundle &bundle, bool generates) {
-  std::vector<bool> runs(static_cast<size_t>(bundle.programs_size()));
-  for (const format::Block &block : bundle.blocks())
-    for (const format::ProgramTraits &use : format::knownPrograms)
-      if (int32_t number = programOf(block, use.name);
-          number != format::noProgram && use.is(format::Generates) == generates)
-        runs[static_cast<size_t>(number)] = true;
-  for (int i = 0; i < bundle.programs_size(); ++i) {
-    const format::Program &program = bundle.programs(i);
-    auto anyFlow = [](const format::Ports &ports) {
-      return std::any_of(ports.begin(), ports.end(),
-                         [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
-    };
-    if (runs[static_cast<size_t>(i)] && !program.in_place() && anyFlow(program.inputs()) && anyFlow(program.outputs()))
-      return false;
-  }
-  return true;
+  auto anyFlow = [](const format::Ports &ports) {
+    return std::any_of(ports.begin(), ports.end(),
+                       [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
+  };
+  const std::vector<const format::Program *> programs = programsRun(bundle, generates, false);
+  return std::all_of(programs.begin(), programs.end(), [&](const format::Program *program) {
+    return program->in_place() || !anyFlow(program->inputs()) || !anyFlow(program->outputs());
+  });
 }
 
 static void placeInFile(CheckpointPlan &plan, uint32_t count, uint64_t bytes, Placer &file) {
-  // Each in pages of its own, which come and go with it.
-  uint64_t stride = (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
   for (uint32_t i = 0; i < count; ++i)
-    plan.places.push_back(file.take(stride));
+    plan.places.push_back(file.takePages(bytes));
   plan.fileBytes = file.total();
 }
 

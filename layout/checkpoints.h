@@ -17,10 +17,10 @@ namespace mebp::layout {
 struct CheckpointPlan {
   std::vector<Border> borders; // what is in each place, all of which have room for the widest
   // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills;
-  // nowhere, of a layer that runs elsewhere. In
-  // memory every `spacing`-th, which begins a segment, has a place of its own. The others are there for one segment at
-  // a time, in places that all segments share, and are computed again when the backward comes to them. The last segment
-  // is whole; the first may lack its beginning, and is then computed again from the ids.
+  // nowhere, of a layer that runs elsewhere. In memory every `spacing`-th, which begins a segment, has a place of its
+  // own. The others are there for one segment at a time, in places that all segments share, and are computed again when
+  // the backward comes to them. The last segment is whole; the first may lack its beginning, and is then computed again
+  // from the ids.
   std::vector<uint64_t> places;
   bool spilled = false;
   bool forwardOnly = false; // no backward reads what a forward has left

@@ -32,9 +32,8 @@ static Border borderOf(const format::Program &program, const format::Ports &port
 static Border borderBehind(const format::Bundle &bundle, int giver, std::string_view program) {
   if (int32_t number = programOf(bundle.blocks(giver), program); number != format::noProgram)
     return borderOf(bundle.programs(number), bundle.programs(number).outputs());
-  const bool generates = format::generates(program), isHead = giver + 2 == bundle.blocks_size();
-  const std::string_view taker = !isHead ? program : generates ? format::decodeLogitsProgram : format::objectiveProgram;
-  int32_t number = programOf(bundle.blocks(giver + 1), taker);
+  const bool isHead = giver + 2 == bundle.blocks_size();
+  int32_t number = programOf(bundle.blocks(giver + 1), format::takerOf(isHead, format::generates(program)));
   return number == format::noProgram ? Border() : borderOf(bundle.programs(number), bundle.programs(number).inputs());
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "format/lookup.h"
+#include "layout/arena.h"
 
 namespace mebp::layout {
 
@@ -58,14 +59,9 @@ GenerationPlan planGeneration(const format::Bundle &bundle, bool placesValues) {
   Placer memory;
   layout.flows = planFlows(bundle, memory);
   layout.remote = planRemote(bundle, true, false, memory);
-  uint64_t scratch = 0;
   for (int i = 0; i < bundle.blocks_size(); ++i) {
     const format::Program *program = programFor(bundle, i);
     layout.states.push_back(program ? placeStates(bundle, *program, memory) : std::vector<StatePlace>());
-    for (const format::ProgramTraits &use : format::knownPrograms)
-      if (int32_t number = programOf(bundle.blocks(i), use.name);
-          use.is(format::Generates) && number != format::noProgram)
-        scratch = std::max<uint64_t>(scratch, bundle.programs(number).arena_bytes());
     for (int j = 0; program && j < program->outputs_size(); ++j)
       if (const Port &output = program->outputs(j); output.kind() == Port::FLOW)
         layout.rows = static_cast<uint32_t>(valueOf(*program, output).rows());
@@ -74,7 +70,7 @@ GenerationPlan planGeneration(const format::Bundle &bundle, bool placesValues) {
   layout.wantedRows = memory.take(layout.rows * sizeof(int32_t));
   layout.history =
       memory.take(bundle.has_split() ? bundle.model().batch() * bundle.model().positions() * sizeof(int32_t) : 0);
-  layout.scratch = memory.take(placesValues ? 0 : scratch);
+  layout.scratch = memory.take(placesValues ? 0 : largestArena(programsRun(bundle, true, false)));
   layout.total = memory.total();
   return layout;
 }

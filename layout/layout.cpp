@@ -6,11 +6,12 @@
 #include "format/lookup.h"
 #include "format/residency.h"
 #include "format/split.h"
+#include "layout/arena.h"
 
 namespace mebp::layout {
 
 uint64_t largestMessage(const format::Bundle &bundle) {
-  uint64_t largest = stepShapeOf(bundle).tokens * sizeof(int32_t);
+  uint64_t largest = mostTokens(bundle.model()) * sizeof(int32_t);
   for (const format::Program &program : bundle.programs()) {
     uint64_t in = 0, out = 0;
     auto add = [&](const format::Port &port, uint64_t &sum) {
@@ -33,17 +34,6 @@ uint64_t largestMessage(const format::Bundle &bundle) {
 
 uint64_t wireBytes(const format::Bundle &bundle) {
   return bundle.has_split() ? format::bytesOfKeptFrames(largestMessage(bundle)) : 0;
-}
-
-static uint64_t largestArena(const format::Bundle &bundle, bool forwardOnly) {
-  uint64_t largest = 0;
-  for (const format::Block &block : bundle.blocks())
-    for (const format::ProgramTraits &use : format::knownPrograms) {
-      int32_t number = programOf(block, use.name);
-      if (number != format::noProgram && !use.is(format::Generates) && !(forwardOnly && use.is(format::GivesGradients)))
-        largest = std::max<uint64_t>(largest, bundle.programs(number).arena_bytes());
-    }
-  return largest;
 }
 
 // What only a session that runs steps has.
@@ -82,7 +72,7 @@ Layout planSession(const format::Bundle &bundle, const Choice &choice) {
   for (uint32_t further = 1; further < choice.lanes; ++further)
     memory.take(layout.lane.bytes);
   if (!choice.generateOnly && !choice.placesValues)
-    layout.scratch = memory.take(largestArena(bundle, choice.forwardOnly));
+    layout.scratch = memory.take(largestArena(programsRun(bundle, false, choice.forwardOnly)));
   layout.workspace = memory.take(choice.workspace);
   if (choice.limitsResidency)
     layout.residency = memory.take(format::residencyBytes(bundle.weights_bytes()));

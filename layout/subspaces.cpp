@@ -21,7 +21,7 @@ static std::vector<ThinPlaces> placeThin(const format::Bundle &bundle, const for
     const format::TrainedShape shape = trainedShape(bundle, parameter.trainable());
     if (shape.rank == 0)
       continue;
-    const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
+    const uint64_t width = sketchRank(shape);
     ThinPlaces thin;
     thin.trainable = parameter.trainable();
     thin.sketchElements = format::smallerSide(shape.rows, shape.columns) * width;
@@ -35,13 +35,6 @@ static std::vector<ThinPlaces> placeThin(const format::Bundle &bundle, const for
   return all;
 }
 
-static uint64_t sketchWorkspace(const format::TrainedShape &shape) {
-  return format::sketchWorkspaceBytes(shape.rows, shape.columns,
-                                      format::sketchRank(shape.rows, shape.columns, shape.rank));
-}
-static uint64_t svdWorkspace(const format::TrainedShape &shape) {
-  return format::svdWorkspaceBytes(shape.rows, shape.columns, shape.rank);
-}
 static uint64_t wholeBytes(const format::TrainedShape &shape) { return shape.elements() * sizeof(float); }
 
 // Groups of a block's matrices, one after another, each of the room's size at most.
@@ -82,7 +75,7 @@ SubspacePlan planSubspaces(const format::Bundle &bundle, const Choice &choice, u
     most = std::max(most, shared.total());
     for (const ThinPlaces &thin : plan.blocks.back()) {
       const format::TrainedShape shape = trainedShape(bundle, thin.trainable);
-      workspace = std::max(workspace, plan.isExact ? svdWorkspace(shape) : sketchWorkspace(shape));
+      workspace = std::max(workspace, plan.isExact ? svdWorkspaceBytes(shape) : sketchWorkspaceBytes(shape));
       room = std::max(room, plan.isExact ? format::alignUp(wholeBytes(shape)) : 0);
     }
   }

@@ -3,14 +3,7 @@
 
 #include <algorithm>
 
-#include "format/container.h"
-
 namespace mebp::layout {
-
-// Each in pages of its own, which come and go with it.
-static uint64_t inPages(uint64_t bytes) {
-  return (bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment;
-}
 
 TrainablePlan planTrainables(const format::Bundle &bundle, const Choice &choice, Placer &memory, Placer &file) {
   TrainablePlan plan;
@@ -23,7 +16,7 @@ TrainablePlan planTrainables(const format::Bundle &bundle, const Choice &choice,
   plan.begin = weights.total();
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t bytes = WeightParts(bundle, i).bytes();
-    plan.places.push_back(weights.take(plan.areWeightsFiled ? inPages(bytes) : bytes) - plan.begin);
+    plan.places.push_back((plan.areWeightsFiled ? weights.takePages(bytes) : weights.take(bytes)) - plan.begin);
     plan.weightRoom = std::max(plan.weightRoom, plan.areWeightsFiled ? bytes : 0);
   }
   plan.mappedBytes = file.total();

@@ -124,12 +124,12 @@ SubspaceNeeds countSubspaces(ModuleOp module) {
       const format::TrainedShape shape = getTrainedShape(module.lookupSymbol<nn::ParameterOp>(name.getValue()));
       if (shape.rank == 0)
         continue;
-      const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
+      const uint64_t width = sketchRank(shape);
       for (uint64_t side : {shape.rows, shape.columns})
         ofBlock += format::alignUp(side * width * sizeof(float));
-      workspace = std::max(workspace, format::sketchWorkspaceBytes(shape.rows, shape.columns, width));
+      workspace = std::max(workspace, sketchWorkspaceBytes(shape));
       room = std::max(room, format::alignUp(shape.elements() * sizeof(float)));
-      svdWorkspace = std::max(svdWorkspace, format::svdWorkspaceBytes(shape.rows, shape.columns, shape.rank));
+      svdWorkspace = std::max(svdWorkspace, svdWorkspaceBytes(shape));
     }
     most = std::max(most, ofBlock);
     needs.sums += ofBlock;

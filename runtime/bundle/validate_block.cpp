@@ -103,7 +103,7 @@ private:
     if (format::thinSuffixOf(port.name()) != suffix || !use.is(format::GivesGradients) || use.is(format::OfHead) ||
         shape.rank == 0)
       return failure(MEBP_CORRUPT, "its port '%s' is of no gradient that is projected there", port.name().c_str());
-    const uint64_t width = format::sketchRank(shape.rows, shape.columns, shape.rank);
+    const uint64_t width = sketchRank(shape);
     const format::ThinShape fits =
         suffix == format::projectorSuffix ? format::factorShape(shape.rows, shape.columns, shape.rank)
         : suffix == format::sketchSuffix  ? format::factorShape(shape.rows, shape.columns, width)
@@ -191,7 +191,7 @@ private:
     return Status();
   }
 
-  uint64_t mostTokens() const { return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence(); }
+  uint64_t mostTokens() const { return format::mostTokens(bundle.model()); }
   // All values by tokens of a program have one number of rows; a step runs it on as many as the model has. Logits and
   // generation may be planned for fewer, since they run on rows in turn; but for one of each batch item at least, and
   // in blocks before the head for two.

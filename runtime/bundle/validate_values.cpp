@@ -128,7 +128,7 @@ Status ProgramValidator::checkValues() {
   for (int i = 0; i < program.values_size() && !tokens; ++i)
     if (program.values(i).row_extent().kind() == Extent::TOKENS)
       tokens = program.values(i).rows();
-  uint64_t most = static_cast<uint64_t>(model.batch()) * model.sequence();
+  uint64_t most = mostTokens(model);
   tokens = tokens ? tokens : most;
   if (tokens > most)
     return failure(MEBP_CORRUPT, "it has more tokens than batch * sequence");

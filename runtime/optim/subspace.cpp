@@ -33,9 +33,6 @@ Vectors onSmallerSide(const TrainedShape &tensor, uint64_t count) {
 Vectors onLargerSide(const TrainedShape &tensor, uint64_t count) {
   return {count, std::max(tensor.rows, tensor.columns), !format::isProjectedOnRight(tensor.rows, tensor.columns)};
 }
-uint64_t sketchRankOf(const TrainedShape &tensor) {
-  return format::sketchRank(tensor.rows, tensor.columns, tensor.rank);
-}
 
 void toRows(const Vectors &vectors, const float *thin, float *rows) {
   if (vectors.areRows) {
@@ -145,34 +142,26 @@ struct EigenRoom {
 
 } // namespace
 
-uint64_t sketchWorkspaceBytes(const TrainedShape &tensor) {
-  return format::sketchWorkspaceBytes(tensor.rows, tensor.columns, sketchRankOf(tensor));
-}
-
-uint64_t svdWorkspaceBytes(const TrainedShape &tensor) {
-  return format::svdWorkspaceBytes(tensor.rows, tensor.columns, tensor.rank);
-}
-
 void drawSketch(const TrainedShape &tensor, uint64_t seed, uint64_t stream, float *sketch) {
-  const uint64_t elements = onSmallerSide(tensor, sketchRankOf(tensor)).elements();
+  const uint64_t elements = onSmallerSide(tensor, sketchRank(tensor)).elements();
   for (uint64_t i = 0; i < elements; ++i)
     sketch[i] = format::randomNormal(seed, stream, i);
 }
 
 // Vectors of a sketch are rows of the unit matrix: what comes out is a slice of the gradient, to the bit.
 uint64_t countSlices(const TrainedShape &tensor) {
-  return (format::smallerSide(tensor.rows, tensor.columns) - 1) / sketchRankOf(tensor) + 1;
+  return (format::smallerSide(tensor.rows, tensor.columns) - 1) / sketchRank(tensor) + 1;
 }
 
 void unitSketch(const TrainedShape &tensor, uint64_t slice, float *sketch) {
-  const Vectors vectors = onSmallerSide(tensor, sketchRankOf(tensor));
+  const Vectors vectors = onSmallerSide(tensor, sketchRank(tensor));
   std::fill_n(sketch, vectors.elements(), 0.0f);
   for (uint64_t v = 0, i = slice * vectors.count; v < vectors.count && i < vectors.length; ++v, ++i)
     sketch[vectors.areRows ? v * vectors.length + i : i * vectors.count + v] = 1;
 }
 
 void addSlice(const TrainedShape &tensor, uint64_t slice, const float *range, float *gradient) {
-  const uint64_t width = sketchRankOf(tensor), side = format::smallerSide(tensor.rows, tensor.columns);
+  const uint64_t width = sketchRank(tensor), side = format::smallerSide(tensor.rows, tensor.columns);
   const uint64_t first = slice * width, count = first < side ? std::min(width, side - first) : 0;
   if (!format::isProjectedOnRight(tensor.rows, tensor.columns)) {
     add(gradient + first * tensor.columns, 1, range, count * tensor.columns);
@@ -183,15 +172,15 @@ void addSlice(const TrainedShape &tensor, uint64_t slice, const float *range, fl
 }
 
 void orthonormaliseSketch(const TrainedShape &tensor, float *sketch, unsigned char *workspace) {
-  orthonormalise(onSmallerSide(tensor, sketchRankOf(tensor)), sketch, workspace);
+  orthonormalise(onSmallerSide(tensor, sketchRank(tensor)), sketch, workspace);
 }
 void orthonormaliseRange(const TrainedShape &tensor, float *range, unsigned char *workspace) {
-  orthonormalise(onLargerSide(tensor, sketchRankOf(tensor)), range, workspace);
+  orthonormalise(onLargerSide(tensor, sketchRank(tensor)), range, workspace);
 }
 
 // B = U S Vᵀ by B Bᵀ = U S² Uᵀ: the rows of Uᵀ B are those of Vᵀ, each S times as long.
 bool projectorOfSketch(const TrainedShape &tensor, const float *sketch, float *projector, unsigned char *workspace) {
-  const uint64_t count = sketchRankOf(tensor);
+  const uint64_t count = sketchRank(tensor);
   const Vectors all = onSmallerSide(tensor, count), leading = onSmallerSide(tensor, tensor.rank);
   const EigenRoom room(workspace, count);
   auto *rows = reinterpret_cast<float *>(workspace), *out = rows + all.elements();

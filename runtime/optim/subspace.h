@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The subspace that a gradient is projected to (format/projection.h): of its largest singular values, by a whole
-// gradient or by sketches of it.
+// gradient or by sketches of it. format::svdWorkspaceBytes and format::sketchWorkspaceBytes say what that needs beside
+// the operands.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,6 @@
 #include "format/optimizers.h"
 
 namespace mebp {
-
-// What the functions below need beside their operands, in bytes.
-uint64_t sketchWorkspaceBytes(const format::TrainedShape &tensor);
-uint64_t svdWorkspaceBytes(const format::TrainedShape &tensor);
 
 // A first sketch: numbers that depend on seed and stream alone.
 void drawSketch(const format::TrainedShape &tensor, uint64_t seed, uint64_t stream, float *sketch);

@@ -17,10 +17,6 @@ using format::FrameKind;
 using format::Port;
 using format::Stage;
 
-static uint64_t tokensOf(const format::Bundle &bundle) {
-  return static_cast<uint64_t>(bundle.model().batch()) * bundle.model().sequence();
-}
-
 uint64_t Exchange::frameBytes(const format::Bundle &bundle) {
   // A greeting and a refusal's line fit, too.
   return bundle.has_split() ? sizeof(FrameHead) + std::max<uint64_t>(layout::largestMessage(bundle), 512) : 0;
@@ -31,7 +27,7 @@ void Exchange::create(const format::Bundle &content, unsigned char *memory, Stre
   flight = &lanes;
   split = &content.split();
   stream.create(memory, layout::largestMessage(content), times);
-  received.reserve(isDevice() ? 0 : static_cast<size_t>(tokensOf(content)));
+  received.reserve(isDevice() ? 0 : static_cast<size_t>(mostTokens(content.model())));
 }
 
 Status Exchange::sendFrame(const FrameHead &head, uint64_t bytes) {
@@ -67,7 +63,7 @@ Status Exchange::awaitCommand(Command &out) {
   const bool generates = kind == FrameKind::Decode || kind == FrameKind::Draft || kind == FrameKind::Waves;
   const bool isKnown = kind == FrameKind::Forward || kind == FrameKind::Backward || generates;
   const uint64_t rows = static_cast<uint64_t>(head.block) * head.rows;
-  if (!isKnown || rows == 0 || head.block > model.batch() || rows > tokensOf(*bundle) ||
+  if (!isKnown || rows == 0 || head.block > model.batch() || rows > mostTokens(model) ||
       (!generates && head.rows > model.sequence()) || head.bytes % sizeof(int32_t))
     return failure(MEBP_CORRUPT, "the device asks for what the bundle has no room for");
   const auto *numbers = reinterpret_cast<const int32_t *>(stream.received());

@@ -50,8 +50,7 @@ void expectLaneApart(const Layout &layout) {
     if (place != noOffset && !flows.spilled)
       places.insert(place);
   places.insert({flows.flow[0], flows.flow[1]});
-  std::vector<Range> ranges = {{"wire", layout.lane.wire, 0},
-                               {"gradients", layout.gradients.scratch, layout.gradients.scratchBytes}};
+  std::vector<Range> ranges = {{"gradients", layout.gradients.scratch, layout.gradients.scratchBytes}};
   for (uint64_t place : places)
     ranges.push_back({"what flows", place, bytes});
   expectApart(ranges, layout.lane.bytes);
