@@ -13,13 +13,15 @@ _INTRODUCTION = """\
 {summary}. `mebp models` prints the same list.
 
 `bench/models.py` tries every causal language model type of transformers. It makes a random model of some thousand
-parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that transformers
-and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst" is the largest
-relative error among them. "Text" counts the tokens, of 32 that it writes greedily in f32, that are transformers' up to
-the first that is not. Of some such types other configurations were tried, too (`--variants`), where there are any:
-embeddings tied or not, one key and value head, biases, gelu, norms of each head, queries beside keys and values in
-another order. "Configurations" counts those that are exact, and "not so" says which are refused. Yet another
-configuration may need something that none of these does: the exporter and the compiler then refuse it in one line.
+parameters, exports it, compiles it to f32, and compares the gradients of all its adapters with those that
+transformers and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst"
+is the largest relative error among them. Where what a gradient is the sum of cancels, rounding in f32 may leave more
+than 2e-5; up to 1e-4 the reference kernels, which sum in double, then decide. "Text" counts the tokens, of 32 that it
+writes greedily in f32, that are transformers' up to the first that is not. Of some such types other configurations
+were tried, too (`--variants`), where there are any: embeddings tied or not, one key and value head, biases, gelu,
+norms of each head, queries beside keys and values in another order. "Configurations" counts those that are exact, and
+"not so" says which are refused. Yet another configuration may need something that none of these does: the exporter
+and the compiler then refuse it in one line.
 
 Types with a task behind them are encoders with a head for it, as `mebp train --task` has it: `classify` tells texts
 apart, `token-classify` words, and `fill-mask` predicts masked tokens.

@@ -2,7 +2,10 @@
 """One model type: a tiny random model of it is exported and compiled, its gradients are compared with float64's, its
 greedy text with transformers'."""
 
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +24,7 @@ from mebp.tasks import CAUSAL, TASKS
 
 _SEQUENCE, _BATCH = 40, 2
 _MOST_PARAMETERS = 20_000_000
+_MOST_ROUNDING = 1e-4  # of a gradient in f32, where what it is the sum of cancels
 
 
 def attempt(model_type: str, variants: bool = False) -> ModelType:
@@ -113,9 +117,18 @@ def _verify(model_type: str, model: PreTrainedModel, folder: Path) -> ModelType:
         found = mebp.verify(bundle)
     except mebp.Error as error:
         return ModelType(model_type, "unverified", _line(error, str(folder)))
-    outcome, why = ("exact", "") if found.agrees else ("wrong", str(found.beyond[0]))
+    is_exact = found.agrees or (found.bundle.worst < _MOST_ROUNDING and _agrees_with_reference_kernels(bundle))
+    outcome, why = ("exact", "") if is_exact else ("wrong", str(found.beyond[0]))
     worst = float(f"{found.bundle.worst:.1e}")
-    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, configurations=int(found.agrees))
+    return ModelType(model_type, outcome, why, len(found.bundle.gradients), worst, configurations=int(is_exact))
+
+
+def _agrees_with_reference_kernels(bundle: Path) -> bool:
+    """Of a gradient whose terms cancel the fast kernels leave rounding that differs from CPU to CPU; a formula that is
+    wrong is so with the reference's too, which sum in double."""
+    environment = {**os.environ, "MEBP_KERNELS": "reference"}
+    command = [sys.executable, "-m", "mebp", "verify", str(bundle)]
+    return subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
 
 
 def _refuse_any_size(model_type: str, folder: Path) -> ModelType | None:
