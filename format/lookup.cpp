@@ -29,16 +29,6 @@ std::vector<int32_t> gradientProgramsOf(const Block &block) {
   return numbers;
 }
 
-std::vector<const Program *> programsRun(const Bundle &bundle, bool generates, bool forwardOnly) {
-  std::vector<const Program *> programs;
-  for (const Block &block : bundle.blocks())
-    for (const BlockProgram &named : block.programs())
-      if (const ProgramTraits *use = findProgram(named.name());
-          use && use->is(Generates) == generates && !(forwardOnly && use->is(GivesGradients)))
-        programs.push_back(&bundle.programs(static_cast<int>(named.program())));
-  return programs;
-}
-
 const Parameter *findParameter(const Block &block, std::string_view name) {
   for (const Parameter &parameter : block.parameters())
     if (parameter.name() == name)

@@ -34,10 +34,7 @@ std::vector<int32_t> gradientProgramsOf(const Block &block);
 inline std::string_view generatingProgramOf(bool isHead) { return isHead ? decodeLogitsProgram : decodeProgram; }
 // What the flows that a program takes come from: a program of the block before.
 inline std::string_view giverOf(const ProgramTraits &use) { return use.is(Generates) ? decodeProgram : forwardProgram; }
-// Those of all blocks that generation runs, or that a session's other calls do: all of these, or without what gives
-// gradients. One that several blocks run is there several times.
-std::vector<const Program *> programsRun(const Bundle &bundle, bool generates, bool forwardOnly);
-// What their flows go to: a program of the block behind.
+// What they go to: a program of the block behind.
 constexpr std::string_view takerOf(bool isHead, bool generates) {
   return isHead ? (generates ? decodeLogitsProgram : objectiveProgram) : (generates ? decodeProgram : forwardProgram);
 }

@@ -3,36 +3,21 @@
 
 #include <algorithm>
 
-#include "format/lookup.h"
-
 namespace mebp::layout {
 
-// Of the programs that generate, or of the others that a session runs.
-static bool flowsInPlace(const format::Bundle &bundle, bool generates) {
-  auto anyFlow = [](const format::Ports &ports) {
-    return std::any_of(ports.begin(), ports.end(),
-                       [](const format::Port &port) { return port.kind() == format::Port::FLOW; });
-  };
-  const std::vector<const format::Program *> programs = programsRun(bundle, generates, false);
-  return std::all_of(programs.begin(), programs.end(), [&](const format::Program *program) {
-    return program->in_place() || !anyFlow(program->inputs()) || !anyFlow(program->outputs());
-  });
-}
-
-static void placeInFile(CheckpointPlan &plan, uint32_t count, uint64_t bytes, Placer &file) {
+static void placeInFile(CheckpointPlan &plan, uint32_t count, Region &file) {
   for (uint32_t i = 0; i < count; ++i)
-    plan.places.push_back(file.takePages(bytes));
+    plan.places.push_back(file.takePages(Owner::Checkpoints, plan.bytes));
   plan.fileBytes = file.total();
 }
 
 // Of half a model: each layer that runs here keeps its input.
-static void placeWhereRun(CheckpointPlan &plan, const format::Bundle &bundle, uint64_t bytes, Placer &memory) {
-  for (int block = 1; block + 1 < bundle.blocks_size(); ++block)
-    plan.places.push_back(
-        programOf(bundle.blocks(block), format::forwardProgram) == format::noProgram ? noOffset : memory.take(bytes));
+static void placeWhereRun(CheckpointPlan &plan, const Facts &facts, Region &memory) {
+  for (uint32_t layer = 1; layer <= facts.layers(); ++layer)
+    plan.places.push_back(facts.blocks[layer]->runsHere ? memory.take(Owner::Checkpoints, plan.bytes) : noOffset);
 }
 
-static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, uint64_t bytes, Placer &memory) {
+static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, Region &memory) {
   plan.spacing = std::clamp(spacing, 1u, std::max(count, 1u));
   plan.missing = (plan.spacing - count % plan.spacing) % plan.spacing;
   std::vector<uint64_t> shared(plan.spacing, noOffset);
@@ -40,52 +25,54 @@ static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spaci
     uint64_t own = noOffset;
     uint64_t &place = plan.isKept(i) ? own : shared[(i + plan.missing) % plan.spacing];
     if (place == noOffset)
-      place = memory.take(bytes);
+      place = memory.take(Owner::Checkpoints, plan.bytes);
     plan.places.push_back(place);
   }
 }
 
-static bool receivesGathered(const format::Bundle &bundle) {
-  return bundle.has_split() && bundle.split().place() == format::Split::DEVICE && selectsRows(bundle);
-}
-
-static uint64_t widestOf(const std::vector<Border> &borders) {
-  uint64_t bytes = 0;
-  for (const Border &border : borders)
-    bytes = std::max(bytes, border.bytes);
-  return bytes;
-}
-
-CheckpointPlan planCheckpoints(const format::Bundle &bundle, const Choice &choice, Placer &memory, Placer &file) {
+// What flows behind any block has the room of the widest.
+static CheckpointPlan beginPlan(const Facts &facts, bool generates) {
   CheckpointPlan plan;
-  plan.borders = bordersOf(bundle, format::forwardProgram);
-  const uint64_t bytes = widestOf(plan.borders);
-  auto count = static_cast<uint32_t>(bundle.blocks_size() - 2);
-  plan.forwardOnly = choice.forwardOnly;
-  plan.spilled = choice.spillsCheckpoints && !plan.forwardOnly;
-  plan.gathered = receivesGathered(bundle);
-  if (plan.forwardOnly)
-    plan.places.assign(count, noOffset);
-  else if (bundle.has_split())
-    placeWhereRun(plan, bundle, bytes, memory);
-  else if (plan.spilled)
-    placeInFile(plan, count, bytes, file);
-  else
-    placeInSegments(plan, count, choice.spacing, bytes, memory);
-  plan.flow[0] = memory.take(bytes);
-  plan.flow[1] = flowsInPlace(bundle, false) ? plan.flow[0] : memory.take(bytes);
+  plan.gathered = facts.model->isGathered;
+  for (const auto &block : facts.blocks)
+    plan.bytes = std::max(plan.bytes, block->programs(generates).behind.bytes);
   return plan;
 }
 
-CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory) {
-  CheckpointPlan plan;
-  plan.borders = bordersOf(bundle, format::decodeProgram);
+static void placeFlows(CheckpointPlan &plan, const Facts &facts, bool generates, Region &memory) {
+  const bool inPlace = std::all_of(facts.blocks.begin(), facts.blocks.end(),
+                                   [&](const auto &block) { return block->programs(generates).flowsInPlace; });
+  plan.flow[0] = memory.take(Owner::Flows, plan.bytes);
+  plan.flow[1] = inPlace ? plan.flow[0] : memory.take(Owner::Flows, plan.bytes);
+}
+
+// The last segment is whole, and of the first its beginning may be missing.
+uint64_t placesOf(uint64_t checkpoints, uint64_t spacing) {
+  const uint64_t segment = std::clamp<uint64_t>(spacing, 1, std::max<uint64_t>(checkpoints, 1));
+  return checkpoints / segment + segment - 1;
+}
+
+CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file) {
+  CheckpointPlan plan = beginPlan(facts, false);
+  plan.forwardOnly = choice.forwardOnly;
+  plan.spilled = choice.spillsCheckpoints && !plan.forwardOnly;
+  if (plan.forwardOnly)
+    plan.places.assign(facts.layers(), noOffset);
+  else if (facts.model->isSplit)
+    placeWhereRun(plan, facts, memory);
+  else if (plan.spilled)
+    placeInFile(plan, facts.layers(), file);
+  else
+    placeInSegments(plan, facts.layers(), choice.spacing, memory);
+  placeFlows(plan, facts, false, memory);
+  return plan;
+}
+
+CheckpointPlan planFlows(const Facts &facts, Region &memory) {
+  CheckpointPlan plan = beginPlan(facts, true);
   plan.forwardOnly = true;
-  plan.gathered = receivesGathered(bundle);
-  plan.places.assign(static_cast<size_t>(bundle.blocks_size() - 2), noOffset);
-  const uint64_t bytes = widestOf(plan.borders);
-  plan.flow[0] = memory.take(bytes);
-  plan.flow[1] = flowsInPlace(bundle, true) ? plan.flow[0] : memory.take(bytes);
+  plan.places.assign(facts.layers(), noOffset);
+  placeFlows(plan, facts, true, memory);
   return plan;
 }
 

@@ -7,15 +7,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/program.pb.h"
 #include "layout/choice.h"
-#include "layout/flows.h"
-#include "layout/placer.h"
+#include "layout/facts.h"
+#include "layout/region.h"
 
 namespace mebp::layout {
 
 struct CheckpointPlan {
-  std::vector<Border> borders; // what is in each place, all of which have room for the widest
+  uint64_t bytes = 0; // of each place, which has room for what flows behind any block
   // Of the input of each layer, one after another: where it is in memory, or in the file of a session that spills;
   // nowhere, of a layer that runs elsewhere. In memory every `spacing`-th, which begins a segment, has a place of its
   // own. The others are there for one segment at a time, in places that all segments share, and are computed again when
@@ -34,9 +33,12 @@ struct CheckpointPlan {
   uint64_t fileBytes = 0; // of all checkpoints, from the file's beginning
 };
 
-CheckpointPlan planCheckpoints(const format::Bundle &bundle, const Choice &choice, Placer &memory, Placer &file);
+// How many of so many checkpoints have memory at once where every `spacing`-th has a place of its own.
+uint64_t placesOf(uint64_t checkpoints, uint64_t spacing);
+
+CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 
 // Of generation: what flows, without a checkpoint.
-CheckpointPlan planFlows(const format::Bundle &bundle, Placer &memory);
+CheckpointPlan planFlows(const Facts &facts, Region &memory);
 
 } // namespace mebp::layout

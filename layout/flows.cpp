@@ -29,19 +29,13 @@ static Border borderOf(const format::Program &program, const format::Ports &port
 }
 
 // Of half a model the block before may be elsewhere; then the one behind says what comes. Nothing, where both are.
-static Border borderBehind(const format::Bundle &bundle, int giver, std::string_view program) {
+Border borderBehind(const format::Bundle &bundle, int giver, bool generates) {
+  const std::string_view program = generates ? format::decodeProgram : format::forwardProgram;
   if (int32_t number = programOf(bundle.blocks(giver), program); number != format::noProgram)
     return borderOf(bundle.programs(number), bundle.programs(number).outputs());
   const bool isHead = giver + 2 == bundle.blocks_size();
-  int32_t number = programOf(bundle.blocks(giver + 1), format::takerOf(isHead, format::generates(program)));
+  int32_t number = programOf(bundle.blocks(giver + 1), format::takerOf(isHead, generates));
   return number == format::noProgram ? Border() : borderOf(bundle.programs(number), bundle.programs(number).inputs());
-}
-
-std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program) {
-  std::vector<Border> borders;
-  for (int i = 0; i + 1 < bundle.blocks_size(); ++i)
-    borders.push_back(borderBehind(bundle, i, program));
-  return borders;
 }
 
 } // namespace mebp::layout

@@ -30,7 +30,7 @@ struct Border {
   uint64_t spanOf(uint64_t rows) const { return flows.back().offset + rows * flows.back().rowBytes; }
 };
 
-// Behind each block but the head, as this program of theirs gives it, or as it is taken.
-std::vector<Border> bordersOf(const format::Bundle &bundle, std::string_view program);
+// Behind a block that is not the head, as its program of generation gives it, or its forward; or as it is taken.
+Border borderBehind(const format::Bundle &bundle, int giver, bool generates);
 
 } // namespace mebp::layout

@@ -28,10 +28,11 @@ struct GenerationPlan {
   uint64_t ids = 0, wantedRows = 0;            // numbers of rows whose logits are asked for
   uint64_t history = 0;                        // of half a model alone
   uint64_t scratch = 0;
-  uint64_t total = 0;
+  Region memory;
+  uint64_t total() const { return memory.total(); }
 };
 
 // Of a bundle that can generate; for a device that places values itself, or for one that follows placements.
-GenerationPlan planGeneration(const format::Bundle &bundle, bool placesValues);
+GenerationPlan planGeneration(const Facts &facts, bool placesValues);
 
 } // namespace mebp::layout

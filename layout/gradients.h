@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/program.pb.h"
 #include "layout/choice.h"
-#include "layout/placer.h"
+#include "layout/facts.h"
+#include "layout/region.h"
 
 namespace mebp::layout {
 
@@ -36,7 +36,7 @@ struct GradientPlan {
 
 // The head's step ports need `headBytes`, until the backwards begin. The memory that gradients have of their own, from
 // the plan's beginning on, is at least `ownBytes`.
-GradientPlan planGradients(const format::Bundle &bundle, const Choice &choice, uint64_t headBytes, uint64_t ownBytes,
-                           Placer &memory, Placer &lane);
+GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t headBytes, uint64_t ownBytes,
+                           Region &memory, Region &lane);
 
 } // namespace mebp::layout

@@ -8,9 +8,9 @@
 #include <iterator>
 
 #include "format/ports.h"
-#include "format/program.pb.h"
 #include "layout/checkpoints.h"
 #include "layout/gradients.h"
+#include "layout/region.h"
 #include "layout/remote.h"
 #include "layout/subspaces.h"
 #include "layout/trainables.h"
@@ -24,7 +24,7 @@ struct LanePlan {
   RemotePlan remote;
   std::array<uint64_t, std::size(format::stepPorts)> stepPorts; // noOffset: the caller's
   uint64_t wire = 0;                                            // frames to the other half of a split model
-  uint64_t bytes = 0;
+  Region memory;
 };
 
 struct Layout {
@@ -33,22 +33,16 @@ struct Layout {
   GradientPlan gradients; // of which scratch is in a lane's
   SubspacePlan subspaces;
   uint64_t lanes = 0; // the first one, the others behind it
-  uint64_t laneOf(uint32_t number) const { return lanes + number * lane.bytes; }
+  uint64_t laneOf(uint32_t number) const { return lanes + number * lane.memory.total(); }
   uint64_t scratch = 0;   // the running program's arena, where the device follows placements
   uint64_t workspace = 0; // the kernels'
   uint64_t residency = 0; // which weights are in memory, where they are limited
-  uint64_t total = 0;
-  uint64_t device = 0; // what the plan has, beside the weights, for a device with memory of its own
-  // Of the file of a session that spills: checkpoints, trained weights, then the optimizer's arrays.
-  uint64_t fileBytes = 0;
+  // How much of it is whose; of the file of a session that spills, which has checkpoints, trained weights, then the
+  // optimizer's arrays.
+  Region memory, file;
+  uint64_t total() const { return memory.total(); }
 };
 
-// The largest message between the halves of a split model: what programs of one block give each other at once, or what
-// flows. A command tells of every row.
-uint64_t largestMessage(const format::Bundle &bundle);
-// What frames to the other half take until it has them; 0 of a whole model.
-uint64_t wireBytes(const format::Bundle &bundle);
-
-Layout planSession(const format::Bundle &bundle, const Choice &choice);
+Layout planSession(const Facts &facts, const Choice &choice);
 
 } // namespace mebp::layout

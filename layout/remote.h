@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "format/program.pb.h"
-#include "layout/placer.h"
+#include "layout/facts.h"
+#include "layout/region.h"
 
 namespace mebp::layout {
 
 struct RemoteValue {
   format::Port::Kind kind = format::Port::REMOTE;
-  std::string_view name; // of the bundle
+  std::string_view name; // of the facts
   uint64_t offset = 0;   // in the session's memory
   uint64_t rowBytes = 0;
 
@@ -28,6 +28,6 @@ struct RemotePlan {
 };
 
 // Of the programs that generate text, or of the others. Without gradients nothing is kept.
-RemotePlan planRemote(const format::Bundle &bundle, bool generates, bool hasGradients, Placer &memory);
+RemotePlan planRemote(const Facts &facts, bool generates, bool hasGradients, Region &memory);
 
 } // namespace mebp::layout

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/program.pb.h"
 #include "layout/choice.h"
-#include "layout/placer.h"
+#include "layout/facts.h"
+#include "layout/region.h"
 
 namespace mebp::layout {
 
@@ -33,8 +33,8 @@ struct SubspacePlan {
 };
 
 // What is kept over micro-batches; nothing else is summed up meanwhile, so that it lies where gradients are summed.
-uint64_t subspaceSumBytes(const format::Bundle &bundle, const Choice &choice);
+uint64_t subspaceSumBytes(const Facts &facts, const Choice &choice);
 // Empty where the optimizer takes whole gradients.
-SubspacePlan planSubspaces(const format::Bundle &bundle, const Choice &choice, uint64_t sumsBegin, Placer &memory);
+SubspacePlan planSubspaces(const Facts &facts, const Choice &choice, uint64_t sumsBegin, Region &memory);
 
 } // namespace mebp::layout

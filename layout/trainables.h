@@ -6,26 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "format/lookup.h"
 #include "layout/choice.h"
-#include "layout/placer.h"
+#include "layout/facts.h"
+#include "layout/region.h"
 
 namespace mebp::layout {
-
-// A trained tensor's own bytes: its numbers or codes, then the groups' scales and minima, each at an aligned place.
-struct WeightParts {
-  WeightParts(const format::Bundle &bundle, uint32_t index) {
-    const format::Trainable &trainable = bundle.trainables(static_cast<int>(index));
-    const format::Storage storage = storageOf(trainable);
-    data = trainable.rows() * format::rowBytesOf(storage, trainable.columns());
-    groups = trainable.rows() * format::groupsOf(storage, trainable.columns()) * sizeof(uint16_t);
-  }
-  uint64_t scalesAt() const { return format::alignUp(data); }
-  uint64_t minimaAt() const { return scalesAt() + format::alignUp(groups); }
-  uint64_t bytes() const { return groups ? minimaAt() + groups : data; }
-
-  uint64_t data, groups;
-};
 
 // Where trainables lie: one trainable after another, then what the optimizer keeps of each, in the same order. Of two
 // adapters, the one that is not in use has its weights behind the other's, and what is kept lies by Adapter. What is in
@@ -40,6 +25,7 @@ struct TrainablePlan {
   uint32_t adapters = 1;
   uint64_t readBegin = 0; // likewise of what programs read of it, which stays in memory
   std::vector<uint64_t> read;
+  uint64_t readBytes = 0;
   bool areWeightsFiled = false, isKeptFiled = false;
   // In memory:
   uint64_t memoryBegin = 0, memoryEnd = 0;
@@ -49,6 +35,6 @@ struct TrainablePlan {
   uint64_t mappedBytes = 0; // of the file, from its beginning: what programs read in place
 };
 
-TrainablePlan planTrainables(const format::Bundle &bundle, const Choice &choice, Placer &memory, Placer &file);
+TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 
 } // namespace mebp::layout

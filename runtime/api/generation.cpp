@@ -28,8 +28,10 @@ uint64_t mebp_generation_memory_bytes(const mebp_bundle *bundle, const mebp_sess
         if (!checkSessionOptions(bundle->bundle.content(), own, followed).ok())
           return 0;
         Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
-        return backend.ok() ? layout::planGeneration(bundle->bundle.content(), !(*backend)->followsPlacements()).total
-                            : 0;
+        if (!backend.ok())
+          return 0;
+        return layout::planGeneration(layout::factsOf(bundle->bundle.content()), !(*backend)->followsPlacements())
+            .total();
       },
       [] { return uint64_t(0); });
 }

@@ -19,8 +19,12 @@ static Status readOptions(const mebp_session_options *given, mebp_session_option
   return readSized("mebp_session_options", given, own);
 }
 
-// Empty where a session could not be made.
-static layout::Layout layoutOf(const mebp_bundle *bundle, const mebp_session_options *given) {
+// Bytes: of a session's memory, and what a device of its own has beside it. 0 where a session could not be made.
+struct SessionBytes {
+  uint64_t memory = 0, device = 0;
+};
+
+static SessionBytes bytesOf(const mebp_bundle *bundle, const mebp_session_options *given) {
   mebp_session_options options;
   if (!bundle || !given || !readOptions(given, options).ok())
     return {};
@@ -29,18 +33,21 @@ static layout::Layout layoutOf(const mebp_bundle *bundle, const mebp_session_opt
   if (!checkSessionOptions(content, options, followed).ok() || !checkTrainables(content, followed).ok())
     return {};
   Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
-  return backend.ok() ? layout::planSession(content, choiceOf(content, followed, **backend)) : layout::Layout();
+  if (!backend.ok())
+    return {};
+  const layout::Choice choice = choiceOf(content, followed, **backend);
+  return {layout::planSession(layout::factsOf(content), choice).total(), plannedDeviceBytes(content.plan(), choice)};
 }
 
 uint64_t mebp_session_memory_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
-  return unlessOutOfMemory([&] { return layoutOf(bundle, options).total; }, [] { return uint64_t(0); });
+  return unlessOutOfMemory([&] { return bytesOf(bundle, options).memory; }, [] { return uint64_t(0); });
 }
 
 uint64_t mebp_session_peak_bytes(const mebp_bundle *bundle, const mebp_session_options *options) {
   return unlessOutOfMemory(
       [&] {
-        const layout::Layout layout = layoutOf(bundle, options);
-        return layout.total ? bundle->bundle.content().plan().process_bytes() + layout.total + layout.device : 0;
+        const SessionBytes bytes = bytesOf(bundle, options);
+        return bytes.memory ? bundle->bundle.content().plan().process_bytes() + bytes.memory + bytes.device : 0;
       },
       [] { return uint64_t(0); });
 }

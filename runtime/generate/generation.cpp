@@ -17,8 +17,8 @@ Status Generation::create(Session &owner) {
     return failure(MEBP_UNSUPPORTED,
                    "the bundle was compiled without generation; compile it with --generate-len N, the most tokens that "
                    "a prompt and its answer have together");
-  layout = layout::planGeneration(content, !owner.backend->followsPlacements());
-  Result<Arena> allocated = Arena::allocate(layout.total, owner.settings.allocator);
+  layout = layout::planGeneration(owner.facts, !owner.backend->followsPlacements());
+  Result<Arena> allocated = Arena::allocate(layout.total(), owner.settings.allocator);
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);
@@ -29,7 +29,7 @@ Status Generation::create(Session &owner) {
       places.back().push_back(arena.data() + state.offset);
   }
   buffers.create(*owner.backend, &owner.buffers);
-  buffers.add(arena.data(), layout.total, Access::Shared);
+  buffers.add(arena.data(), layout.total(), Access::Shared);
   create(waves[0], 0, places);
   if (content.has_split() && format::secondWaveRow(layout.rows))
     create(waves[1], format::secondWaveRow(layout.rows), places);
@@ -38,15 +38,15 @@ Status Generation::create(Session &owner) {
 
 // From a row of the layout's memory on.
 void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states) {
-  layout::CheckpointPlan flows = layout.flows;
-  for (layout::Border &border : flows.borders)
+  std::vector<layout::Border> borders = layout::bordersOf(session->facts, true);
+  for (layout::Border &border : borders)
     for (layout::Flow &flow : border.flows)
       flow.offset += firstRow * flow.rowBytes;
   layout::RemotePlan remote = layout.remote;
   for (std::vector<layout::RemoteValue> &block : remote.blocks)
     for (layout::RemoteValue &value : block)
       value.offset += firstRow * value.rowBytes;
-  wave.flows.create(std::move(flows), arena.data(), session->spill);
+  wave.flows.create(layout.flows, std::move(borders), arena.data(), session->spill);
   wave.remote.create(std::move(remote), arena.data());
   wave.tokens.placeOf(format::idsPort) = arena.data() + layout.ids + firstRow * sizeof(int32_t);
   Session &owner = *session;

@@ -7,8 +7,10 @@
 
 namespace mebp {
 
-void Checkpoints::create(layout::CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile) {
+void Checkpoints::create(layout::CheckpointPlan planned, std::vector<layout::Border> flowing,
+                         unsigned char *sessionMemory, SpillFile &sessionFile) {
   plan = std::move(planned);
+  borders = std::move(flowing);
   memory = sessionMemory;
   file = &sessionFile;
 }
@@ -27,22 +29,22 @@ unsigned char *Checkpoints::placeOf(uint32_t block, bool givesGradients) const {
 }
 
 void *Checkpoints::inputOf(uint32_t block, std::string_view flow, bool givesGradients) const {
-  return placeOf(block, givesGradients) + plan.borders[block - 1].find(flow).offset;
+  return placeOf(block, givesGradients) + borders[block - 1].find(flow).offset;
 }
 
 void *Checkpoints::cotangentOf(uint32_t block, std::string_view flow) const {
-  return memory + plan.flow[turnOf(count(), block)] + plan.borders[block].find(flow).offset;
+  return memory + plan.flow[turnOf(count(), block)] + borders[block].find(flow).offset;
 }
 
 void *Checkpoints::headInput(std::string_view name, uint64_t row) const {
-  const layout::Flow &flow = plan.borders.back().find(name);
+  const layout::Flow &flow = borders.back().find(name);
   return placeOf(count() + 1, false) + flow.offset + row * flow.rowBytes;
 }
 
 void Checkpoints::gatherHeadInput(Rows rows) const {
   if (plan.gathered)
     return;
-  for (const layout::Flow &flow : plan.borders.back().flows)
+  for (const layout::Flow &flow : borders.back().flows)
     gatherRows(headInput(flow.name, 0), flow.rowBytes, rows);
 }
 
@@ -57,7 +59,7 @@ static void scaleRow(void *row, const layout::Flow &flow, float factor) {
 }
 
 void Checkpoints::scaleHeadCotangents(const float *factors, uint64_t rows) const {
-  for (const layout::Flow &flow : plan.borders.back().flows) {
+  for (const layout::Flow &flow : borders.back().flows) {
     auto *data = static_cast<unsigned char *>(cotangentOf(count(), flow.name));
     for (uint64_t row = 0; row < rows; ++row)
       scaleRow(data + row * flow.rowBytes, flow, factors[row]);
@@ -67,14 +69,14 @@ void Checkpoints::scaleHeadCotangents(const float *factors, uint64_t rows) const
 void Checkpoints::scatterHeadCotangents(Rows rows, uint64_t total) const {
   if (plan.gathered)
     return;
-  for (const layout::Flow &flow : plan.borders.back().flows)
+  for (const layout::Flow &flow : borders.back().flows)
     scatterRows(cotangentOf(count(), flow.name), flow.rowBytes, rows, total);
 }
 
 Status Checkpoints::keepOutput(uint32_t block, uint64_t rows) {
   if (!isSpilled(block))
     return Status();
-  for (const layout::Flow &flow : plan.borders[block].flows) {
+  for (const layout::Flow &flow : borders[block].flows) {
     uint64_t place = plan.places[block] + flow.offset, bytes = rows * flow.rowBytes;
     if (Status status = file->write(place, outputOf(block, flow.name), bytes); !status.ok())
       return status;
@@ -87,13 +89,13 @@ Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {
   if (block == 0 || !isSpilled(block - 1))
     return Status();
   if (block > 1)
-    file->readAhead(plan.places[block - 2], plan.borders[block - 2].spanOf(rows));
-  return file->prepareRead(plan.places[block - 1], plan.borders[block - 1].spanOf(rows));
+    file->readAhead(plan.places[block - 2], borders[block - 2].spanOf(rows));
+  return file->prepareRead(plan.places[block - 1], borders[block - 1].spanOf(rows));
 }
 
 void Checkpoints::dropInput(uint32_t block, uint64_t rows) const {
   if (block > 0 && isSpilled(block - 1))
-    file->drop(plan.places[block - 1], plan.borders[block - 1].spanOf(rows));
+    file->drop(plan.places[block - 1], borders[block - 1].spanOf(rows));
 }
 
 // Where the output of `block` begins a segment, its input ends the one before, and that one's shared places have been

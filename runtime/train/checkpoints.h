@@ -22,13 +22,14 @@ struct BlockRange {
 class Checkpoints {
 public:
   // The file is open where the plan needs one.
-  void create(layout::CheckpointPlan planned, unsigned char *sessionMemory, SpillFile &sessionFile);
+  void create(layout::CheckpointPlan planned, std::vector<layout::Border> flowing, unsigned char *sessionMemory,
+              SpillFile &sessionFile);
 
   // Where a program of `block` finds a flow, where its forward writes one, and where the cotangent of that one is.
   void *inputOf(uint32_t block, std::string_view flow, bool givesGradients) const;
   void *outputOf(uint32_t block, std::string_view flow) const { return inputOf(block + 1, flow, false); }
   void *cotangentOf(uint32_t block, std::string_view flow) const;
-  const std::vector<layout::Flow> &flowsBehind(uint32_t block) const { return plan.borders[block].flows; }
+  const std::vector<layout::Flow> &flowsBehind(uint32_t block) const { return borders[block].flows; }
   bool isGathered() const { return plan.gathered; }
   // What the head takes, from a row on.
   void *headInput(std::string_view flow, uint64_t row) const;
@@ -56,6 +57,7 @@ private:
   unsigned char *placeOf(uint32_t block, bool givesGradients) const;
 
   layout::CheckpointPlan plan;
+  std::vector<layout::Border> borders; // what is in a place behind each block
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
 };

@@ -5,8 +5,8 @@
 
 namespace mebp {
 
-void Lane::create(const Bundle &opened, const layout::Layout &layout, uint32_t number, unsigned char *sessionMemory,
-                  bool isFresh, SpillFile &spill, Flight &sharedFlight) {
+void Lane::create(const Bundle &opened, const layout::Facts &facts, const layout::Layout &layout, uint32_t number,
+                  unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight) {
   const layout::LanePlan &plan = layout.lane;
   unsigned char *memory = sessionMemory + layout.laneOf(number);
   model = &opened.model();
@@ -15,7 +15,7 @@ void Lane::create(const Bundle &opened, const layout::Layout &layout, uint32_t n
     batch.places[i] = plan.stepPorts[i] == layout::noOffset ? nullptr : memory + plan.stepPorts[i];
   batch.shape = stepShapeOf(opened.content());
   routed = routedBlocks(opened.content());
-  checkpoints.create(plan.checkpoints, memory, spill);
+  checkpoints.create(plan.checkpoints, layout::bordersOf(facts, false), memory, spill);
   gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh);
   remote.create(plan.remote, memory);
 }

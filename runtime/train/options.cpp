@@ -172,6 +172,12 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   return choice;
 }
 
+uint64_t plannedDeviceBytes(const format::Plan &plan, const layout::Choice &choice) {
+  if (!choice.placesValues)
+    return 0;
+  return choice.generateOnly ? plan.generation_device_bytes() : plan.device_bytes();
+}
+
 Result<std::unique_ptr<Backend>> makeBackendOf(const mebp_session_options &options, const Routes &routes) {
   BackendOptions backend;
   backend.threads = options.threads ? options.threads : platform::availableThreads();

@@ -26,6 +26,8 @@ bool isForwardOnly(const mebp_session_options &options);
 
 // What a session's memory follows from. Takes options as followPlan gives them.
 layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
+// What the plan has, beside the weights, for a device with memory of its own.
+uint64_t plannedDeviceBytes(const format::Plan &plan, const layout::Choice &choice);
 
 // Micro-batches of a step that are under way at once.
 inline uint32_t countLanes(const mebp_session_options &options) { return options.in_flight ? options.in_flight : 1; }

@@ -20,10 +20,12 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   settings = given;
   if (Status status = openBackend(); !status.ok())
     return status;
-  const layout::Layout layout = layout::planSession(opened.content(), choiceOf(opened.content(), given, *backend));
-  if (Status status = claimDevice(layout); !status.ok())
+  facts = layout::factsOf(opened.content());
+  const layout::Choice choice = choiceOf(opened.content(), given, *backend);
+  const layout::Layout layout = layout::planSession(facts, choice);
+  if (Status status = claimDevice(layout.total(), plannedDeviceBytes(opened.content().plan(), choice)); !status.ok())
     return status;
-  if (Status status = takeMemory(layout.total); !status.ok())
+  if (Status status = takeMemory(layout.total()); !status.ok())
     return status;
   if (Status status = backend->load(opened.content(), memory + layout.workspace); !status.ok())
     return status;
@@ -31,7 +33,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     return status;
 
   buffers.create(*backend);
-  buffers.add(memory, layout.total, Access::Shared);
+  buffers.add(memory, layout.total(), Access::Shared);
   buffers.add(opened.mappedWeights().data(), opened.mappedWeights().size(), Access::Constant);
   if (spill.data())
     buffers.add(spill.data(), layout.trainables.mappedBytes, Access::Shared);
@@ -39,7 +41,7 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers());
   lanes = std::vector<Lane>(countLanes(given));
   for (uint32_t i = 0; i < lanes.size(); ++i)
-    lanes[i].create(opened, layout, i, memory, isFresh, spill, flight);
+    lanes[i].create(opened, facts, layout, i, memory, isFresh, spill, flight);
   if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
       !status.ok())
     return status;
@@ -59,10 +61,10 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
   peak.sample();
   if (status.ok())
-    log(MEBP_LOG_INFO, textOf("%s kernels, %.2f MB of memory", kernels(), static_cast<double>(layout.total) / 1e6));
-  if (status.ok() && layout.fileBytes)
+    log(MEBP_LOG_INFO, textOf("%s kernels, %.2f MB of memory", kernels(), static_cast<double>(layout.total()) / 1e6));
+  if (status.ok() && layout.file.total())
     log(MEBP_LOG_INFO,
-        textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.fileBytes) / 1e6, given.spill_folder));
+        textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.file.total()) / 1e6, given.spill_folder));
   return status;
 }
 
@@ -189,17 +191,17 @@ Status Session::openBackend() {
   return made.status();
 }
 
-// A device may share its memory with the host, so that the session's counts, too.
-Status Session::claimDevice(const layout::Layout &layout) {
+// Bytes. A device may share its memory with the host, so that the session's counts, too.
+Status Session::claimDevice(uint64_t ofSession, uint64_t ofDevice) {
   const KnownBackend &known = *findBackend(settings.backend);
   if (!known.isForeign)
     return Status();
   const uint64_t weightsBytes = owner->content().weights_bytes();
-  Status status = claim.take(known.name, weightsBytes + layout.device + layout.total, deviceBytes);
+  Status status = claim.take(known.name, weightsBytes + ofDevice + ofSession, deviceBytes);
   if (!claim.note().empty())
     log(MEBP_LOG_WARNING, claim.note());
-  if (status.ok() && layout.device) // which an older bundle does not tell
-    backend->limitMemory(weightsBytes, layout.device);
+  if (status.ok() && ofDevice) // which an older bundle does not tell
+    backend->limitMemory(weightsBytes, ofDevice);
   return status;
 }
 
@@ -230,9 +232,9 @@ std::string Session::useKernels(const std::string &family) {
 }
 
 Status Session::openSpill(const layout::Layout &layout, bool byPlan) {
-  if (!settings.spill_folder || layout.fileBytes == 0)
+  if (!settings.spill_folder || layout.file.total() == 0)
     return Status();
-  Status status = spill.open(settings.spill_folder, layout.fileBytes, layout.trainables.mappedBytes);
+  Status status = spill.open(settings.spill_folder, layout.file.total(), layout.trainables.mappedBytes);
   if (status.ok() || !byPlan)
     return status;
   return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "

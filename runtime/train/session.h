@@ -94,7 +94,7 @@ private:
   void beginCall();
   bool hasLostServer(Status &status, uint32_t restarts);
   void endCall(const Status &status);
-  Status claimDevice(const layout::Layout &layout);
+  Status claimDevice(uint64_t ofSession, uint64_t ofDevice);
   Status takeMemory(uint64_t bytes);
   Status openSpill(const layout::Layout &layout, bool byPlan); // or by an option
 
@@ -131,6 +131,7 @@ private:
   Status lossAlongDirection(const Batches &batches, float distance, double &loss);
 
   Bundle *owner = nullptr;
+  layout::Facts facts; // of it
   mebp_session_options settings = {};
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's

@@ -84,7 +84,7 @@ Status Trainables::takeBase(uint32_t number, Bundle &opened) {
     return storeWeight(number);
   }
   const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
-  const layout::WeightParts parts(*bundle, number);
+  const layout::WeightParts parts(bundle->trainables(static_cast<int>(number)));
   const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
   if (format::storageOf(weight.element()) == storage(number)) {
     std::memcpy(parameters, initial.data, parts.data);
@@ -102,7 +102,9 @@ Status Trainables::takeBase(uint32_t number, Bundle &opened) {
 format::Storage Trainables::storage(uint32_t trainable) const {
   return storageOf(bundle->trainables(static_cast<int>(trainable)));
 }
-uint64_t Trainables::bytesOf(uint32_t trainable) const { return layout::WeightParts(*bundle, trainable).bytes(); }
+uint64_t Trainables::bytesOf(uint32_t trainable) const {
+  return layout::WeightParts(bundle->trainables(static_cast<int>(trainable))).bytes();
+}
 
 StoredPlace Trainables::projectorPlace(uint32_t trainable) const {
   const TrainedTensor tensor = tensorOf(trainable);
@@ -156,7 +158,7 @@ uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
 
 StoredPlace Trainables::place(uint32_t trainable) const {
   const unsigned char *data = (plan.areWeightsFiled ? file->data() : memory) + weightPlace(trainable, inUse);
-  const layout::WeightParts parts(*bundle, trainable);
+  const layout::WeightParts parts(bundle->trainables(static_cast<int>(trainable)));
   if (!parts.groups)
     return {data};
   return {data, data + parts.scalesAt(), data + parts.minimaAt()};
@@ -167,7 +169,7 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   tensor.shape = trainedShape(*bundle, trainable);
   tensor.parameters = memory + (plan.areWeightsFiled ? plan.weightRoom : weightPlace(trainable, of));
   tensor.isNarrow = storage(trainable) == format::Storage::BF16;
-  if (const layout::WeightParts parts(*bundle, trainable); parts.groups) {
+  if (const layout::WeightParts parts(bundle->trainables(static_cast<int>(trainable))); parts.groups) {
     tensor.scales = reinterpret_cast<uint16_t *>(tensor.parameters + parts.scalesAt());
     tensor.minima = reinterpret_cast<uint16_t *>(tensor.parameters + parts.minimaAt());
   }
@@ -345,7 +347,7 @@ Status Trainables::save(const std::function<void(const unsigned char *data, uint
     if (Status status = loadRooms(i, of); !status.ok())
       return status;
     const TrainedTensor tensor = tensorOf(i, of);
-    const layout::WeightParts parts(*bundle, i);
+    const layout::WeightParts parts(bundle->trainables(static_cast<int>(i)));
     take(tensor.parameters, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
       if (groups)
@@ -365,7 +367,7 @@ Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
     const auto of = static_cast<Adapter>(number / count());
     const uint32_t i = number % count();
     const TrainedTensor tensor = tensorOf(i, of);
-    const layout::WeightParts parts(*bundle, i);
+    const layout::WeightParts parts(bundle->trainables(static_cast<int>(i)));
     std::memcpy(tensor.parameters, *next++, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
       if (groups)

@@ -35,16 +35,16 @@ void expectApart(std::vector<Range> ranges, uint64_t total) {
   EXPECT_LE(end, total);
 }
 
-uint64_t bytesOf(const CheckpointPlan &plan) {
+void expectOwned(const Region &region) {
   uint64_t bytes = 0;
-  for (const Border &border : plan.borders)
-    bytes = std::max(bytes, border.bytes);
-  return bytes;
+  for (size_t owner = 0; owner < static_cast<size_t>(Owner::Count); ++owner)
+    bytes += region.of(static_cast<Owner>(owner));
+  EXPECT_EQ(bytes, region.total()) << "some of it is nobody's";
 }
 
 void expectLaneApart(const Layout &layout) {
   const CheckpointPlan &flows = layout.lane.checkpoints;
-  const uint64_t bytes = bytesOf(flows);
+  const uint64_t bytes = flows.bytes;
   std::set<uint64_t> places;
   for (uint64_t place : flows.places)
     if (place != noOffset && !flows.spilled)
@@ -53,7 +53,7 @@ void expectLaneApart(const Layout &layout) {
   std::vector<Range> ranges = {{"gradients", layout.gradients.scratch, layout.gradients.scratchBytes}};
   for (uint64_t place : places)
     ranges.push_back({"what flows", place, bytes});
-  expectApart(ranges, layout.lane.bytes);
+  expectApart(ranges, layout.lane.memory.total());
 }
 
 // All checkpoints of a segment are there while its backwards run.
@@ -108,7 +108,7 @@ TEST(Layout, LiesApartForEveryChoice) {
     format::Bundle bundle = test::tinyBundle(options);
     bundle.set_weights_bytes(1 << 20);
     const Choice choice = randomChoice(random);
-    const Layout layout = planSession(bundle, choice);
+    const Layout layout = planSession(factsOf(bundle), choice);
     std::vector<Range> ranges = {
         {"trainables", layout.trainables.memoryBegin, layout.trainables.memoryEnd - layout.trainables.memoryBegin},
         {"gradients", layout.gradients.begin, layout.gradients.bytes},
@@ -116,8 +116,10 @@ TEST(Layout, LiesApartForEveryChoice) {
         {"workspace", layout.workspace, choice.workspace},
         {"residency", layout.residency, choice.limitsResidency ? 64u : 0u}};
     for (uint32_t lane = 0; lane < choice.lanes; ++lane)
-      ranges.push_back({"a lane", layout.laneOf(lane), layout.lane.bytes});
-    expectApart(ranges, layout.total);
+      ranges.push_back({"a lane", layout.laneOf(lane), layout.lane.memory.total()});
+    expectApart(ranges, layout.total());
+    for (const Region *region : {&layout.memory, &layout.lane.memory, &layout.file})
+      expectOwned(*region);
     if (!choice.generateOnly) {
       expectLaneApart(layout);
       expectSegmentsWhole(layout.lane.checkpoints);
@@ -133,17 +135,18 @@ TEST(Layout, TakesNoMoreWithLess) {
   test::TinyOptions options;
   options.layers = 5;
   const format::Bundle bundle = test::tinyBundle(options);
+  const Facts facts = factsOf(bundle);
   for (int round = 0; round < 500; ++round) {
     Choice choice = randomChoice(random);
     choice.generateOnly = false;
-    const uint64_t total = planSession(bundle, choice).total;
+    const uint64_t total = planSession(facts, choice).total();
     Choice fewer = choice;
     fewer.hasValueAdapter = fewer.hasPending = fewer.limitsResidency = false;
     fewer.lanes = 1;
     fewer.workspace = 0;
-    EXPECT_LE(planSession(bundle, fewer).total, total);
+    EXPECT_LE(planSession(facts, fewer).total(), total);
     fewer.forwardOnly = true;
-    EXPECT_LE(planSession(bundle, fewer).total, total);
+    EXPECT_LE(planSession(facts, fewer).total(), total);
   }
 }
 
