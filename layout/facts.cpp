@@ -84,10 +84,10 @@ BlockFacts blockFactsOf(const format::Bundle &bundle, int number) {
   const bool isHead = number + 1 == bundle.blocks_size();
   BlockFacts facts;
   facts.runsHere = programOf(block, format::forwardProgram) != format::noProgram;
-  for (const format::BlockProgram &named : block.programs())
-    if (const format::ProgramTraits *use = format::findProgram(named.name()))
-      addProgram(bundle.programs(static_cast<int>(named.program())), !use->is(format::GivesGradients),
-                 use->is(format::Generates) ? facts.generating : facts.training);
+  for (const format::ProgramTraits &use : format::knownPrograms)
+    if (int32_t program = programOf(block, use.name); program != format::noProgram)
+      addProgram(bundle.programs(program), !use.is(format::GivesGradients),
+                 use.is(format::Generates) ? facts.generating : facts.training);
   if (!isHead) {
     facts.training.behind = borderBehind(bundle, number, false);
     facts.generating.behind = borderBehind(bundle, number, true);

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "format/alignment.h"
-#include "format/container.h"
 
 namespace mebp::layout {
 
@@ -21,10 +20,6 @@ public:
     used = bytes < limit ? used + format::alignUp(bytes) : limit;
     used = used < limit ? used : limit;
     return offset;
-  }
-  // In pages of its own, which come and go with it.
-  uint64_t takePages(uint64_t bytes) {
-    return take((bytes + format::regionAlignment - 1) / format::regionAlignment * format::regionAlignment);
   }
   uint64_t total() const { return used; }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "format/container.h"
 #include "layout/placer.h"
 
 namespace mebp::layout {
@@ -24,17 +25,23 @@ enum class Owner {
   Scratch,
   Workspace,
   Residency,
+  Padding, // behind what has pages of its own
   Count
 };
 
 class Region {
 public:
   uint64_t take(Owner owner, uint64_t bytes) {
-    return note(owner, [&] { return placer.take(bytes); });
+    const uint64_t offset = placer.take(bytes);
+    sums[static_cast<size_t>(owner)] += placer.total() - offset;
+    return offset;
   }
   // In pages of its own, which come and go with it.
   uint64_t takePages(Owner owner, uint64_t bytes) {
-    return note(owner, [&] { return placer.takePages(bytes); });
+    const uint64_t offset = take(owner, bytes), used = total() - offset;
+    const uint64_t pages = (used + format::regionAlignment - 1) / format::regionAlignment;
+    take(Owner::Padding, pages * format::regionAlignment - used);
+    return offset;
   }
   // A region of its own within this one.
   uint64_t take(const Region &other) {
@@ -43,15 +50,10 @@ public:
     return placer.take(other.total());
   }
   uint64_t total() const { return placer.total(); }
+  uint64_t written() const { return total() - of(Owner::Padding); }
   uint64_t of(Owner owner) const { return sums[static_cast<size_t>(owner)]; }
 
 private:
-  template <typename Take> uint64_t note(Owner owner, const Take &take) {
-    const uint64_t offset = take();
-    sums[static_cast<size_t>(owner)] += placer.total() - offset;
-    return offset;
-  }
-
   Placer placer;
   std::array<uint64_t, static_cast<size_t>(Owner::Count)> sums = {};
 };

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/BundleWriter.h"
 
-#include "compiler/emit/ProgramBuilder.h"
 #include "format/adapters.h"
 #include "format/container.h"
 #include "format/folders.h"
-#include "format/optimizers.h"
 #include "format/split.h"
-#include "format/tasks.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -25,147 +22,6 @@ using namespace mlir;
 namespace mebp {
 
 namespace {
-
-constexpr StringLiteral producer = "mebpc " MEBP_VERSION;
-
-std::string getText(ModuleOp module, StringRef name) {
-  auto text = module->getAttrOfType<StringAttr>(name);
-  return text ? text.str() : "";
-}
-
-/// Of what an adapter trains between A and B, those two.
-void addBetween(ModuleOp module, nn::ParameterOp trained, format::Trainable &message) {
-  if (!trained.getBetween())
-    return;
-  auto find = [&](unsigned number) {
-    return module.lookupSymbol<nn::ParameterOp>(cast<FlatSymbolRefAttr>((*trained.getBetween())[number]));
-  };
-  nn::ParameterOp a = find(0), b = find(1);
-  format::Between &between = *message.mutable_between();
-  between.set_seed(a.getDrawn()->getSeed());
-  between.set_a_stream(a.getDrawn()->getStream());
-  between.set_b_stream(b.getDrawn()->getStream());
-  between.set_inputs(a.getTensorType().getDimSize(1));
-  between.set_outputs(b.getTensorType().getDimSize(0));
-}
-
-void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const llvm::StringMap<uint32_t> &weights,
-               format::ElementType projector, format::Bundle &bundle) {
-  llvm::StringMap<uint32_t> trainables;
-  for (auto block : module.getOps<train::BlockOp>()) {
-    format::Block &message = *bundle.add_blocks();
-    message.set_name(block.getSymName().str());
-    message.set_kind(static_cast<format::Block::Kind>(static_cast<int>(block.getKind()) + 1));
-    for (auto [ownName, symbol] : llvm::zip(block.getParameterNames(), block.getParameters())) {
-      StringRef name = cast<FlatSymbolRefAttr>(symbol).getValue();
-      auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
-      format::Parameter &bound = *message.add_parameters();
-      bound.set_name(cast<StringAttr>(ownName).getValue().str());
-      if (!parameter.getTrainable()) {
-        bound.set_weight(weights.lookup(name));
-        continue;
-      }
-      auto [entry, isNew] = trainables.try_emplace(name, bundle.trainables_size());
-      if (isNew) {
-        format::Trainable &trainable = *bundle.add_trainables();
-        trainable.set_name(name.str());
-        RankedTensorType type = parameter.getTensorType();
-        trainable.set_rows(type.getRank() == 1 ? 1 : type.getDimSize(0));
-        trainable.set_columns(type.getShape().back());
-        trainable.set_rank(parameter.getGradientRank().value_or(0));
-        addBetween(module, parameter, trainable);
-        if (auto adapted = parameter.getAdapts())
-          trainable.set_adapts(adapted->str());
-        if (trainable.rank() && projector != format::F32)
-          trainable.set_projector(projector);
-        if (auto bound = parameter.getInitialBound())
-          trainable.set_initial_bound(bound->convertToFloat());
-        else
-          trainable.set_initial_weight(weights.lookup(name));
-        trainable.set_element(format::F32);
-        if (trainable.has_initial_weight())
-          trainable.set_element(bundle.weights(trainable.initial_weight()).element());
-      }
-      bound.set_trainable(entry->second);
-    }
-    for (NamedAttribute program : block.getPrograms()) {
-      format::BlockProgram &named = *message.add_programs();
-      named.set_name(program.getName().str());
-      named.set_program(programs.lookup(cast<FlatSymbolRefAttr>(program.getValue()).getValue()));
-    }
-  }
-}
-
-void setSeed(format::Model &model, uint64_t seed) {
-  model.set_seed(seed);
-  model.mutable_lora()->set_seed(seed); // where older runtimes look for it
-}
-
-/// What the module says of its half, where it is one.
-void addSplit(ModuleOp module, format::Bundle &bundle) {
-  auto half = module->getAttrOfType<DictionaryAttr>("mebp.half");
-  if (!half)
-    return;
-  auto getNumber = [&](StringRef name) { return half.getAs<IntegerAttr>(name).getValue().getZExtValue(); };
-  format::Split &split = *bundle.mutable_split();
-  bool isServer = half.getAs<StringAttr>("place").getValue() == StringRef(format::serverPlace);
-  split.set_place(isServer ? format::Split::SERVER : format::Split::DEVICE);
-  split.set_pair(getNumber("pair"));
-  split.set_first_block(getNumber("first_block"));
-  split.set_end_block(getNumber("end_block"));
-  split.set_lowest_trained(getNumber("lowest_trained"));
-  split.set_ring(getNumber("ring"));
-  split.set_ring_slack(getNumber("ring_slack"));
-  if (isServer)
-    setSeed(*bundle.mutable_model(), 0); // which the adapter could be drawn again by
-}
-
-/// The first block that runs each program. Blocks that share one store their parameters alike.
-llvm::StringMap<train::BlockOp> findFirstUsers(ModuleOp module) {
-  llvm::StringMap<train::BlockOp> users;
-  for (auto block : module.getOps<train::BlockOp>())
-    for (NamedAttribute program : block.getPrograms())
-      users.try_emplace(cast<FlatSymbolRefAttr>(program.getValue()).getValue(), block);
-  return users;
-}
-
-void addPlan(const Options &options, const MemoryPlan &plan, format::Plan &message) {
-  message.set_peak_bytes(plan.peakBytes);
-  message.set_process_bytes(plan.processBytes);
-  message.set_threads(options.training.threads);
-  message.set_optimizer(options.training.optimizer);
-  message.set_momentum(options.training.momentum);
-  message.set_chunk(options.schedule.chunk);
-  message.set_spacing(options.schedule.spacing);
-  message.set_budget_bytes(options.training.budget);
-  message.set_predicted_seconds(plan.seconds);
-  message.set_calibrated(plan.calibrated);
-  message.set_loss_rows(options.schedule.lossRows);
-  message.set_loss_columns(options.schedule.lossColumns);
-  message.set_spill_checkpoints(options.schedule.spill != Spill::None);
-  message.set_spill_optimizer(options.schedule.spill == Spill::All);
-  message.set_file_bytes(plan.memory.file());
-  message.set_resident_limit(options.training.residentLimit);
-  message.set_live_bytes(plan.liveBytes);
-  auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
-    out.set_name(buffer.name);
-    out.set_bytes(buffer.bytes);
-    out.set_source(buffer.source);
-  };
-  for (const PlannedBuffer &buffer : plan.buffers)
-    add(buffer, *message.add_buffers());
-  for (const PlannedBuffer &buffer : plan.otherPeaks)
-    add(buffer, *message.add_other_peaks());
-  for (const PlannedBuffer &buffer : plan.atPeak)
-    add(buffer, *message.add_at_peak());
-  message.set_generation_peak_bytes(plan.generationPeakBytes);
-  for (const PlannedBuffer &buffer : plan.generation)
-    add(buffer, *message.add_generation());
-  message.set_in_flight_bytes(plan.inFlightBytes);
-  message.set_device(options.training.device);
-  message.set_device_bytes(plan.deviceBytes);
-  message.set_generation_device_bytes(plan.generationDeviceBytes);
-}
 
 template <typename Value> void describe(StringRef option, const Value &value, llvm::json::Object &out) {
   out[nameField(option)] = value;
@@ -212,7 +68,7 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
   }
   json::Object manifest{
       {"name", bundle.model().name()},
-      {"producer", producer},
+      {"producer", bundle.producer()},
       {"format", json::Array{format::majorVersion, format::minorVersion}},
       {"model", json::Object{{"vocabulary", bundle.model().vocabulary()},
                              {"hidden", bundle.model().hidden()},
@@ -308,66 +164,50 @@ std::error_code syncTree(const std::string &folder) {
 
 } // namespace
 
-SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options, const MemoryPlan &plan,
-                                         format::Bundle &bundle) {
-  bundle.set_producer(producer.str());
-  format::Model &model = *bundle.mutable_model();
-  model.set_name(getText(module, "mebp.name"));
-  if (auto vocabulary = module->getAttrOfType<IntegerAttr>("mebp.vocabulary"))
-    model.set_vocabulary(vocabulary.getInt());
-  if (const format::TaskTraits *task = format::findTask(getText(module, "mebp.task")))
-    model.set_task(task->task);
-  if (auto classes = module->getAttrOfType<ArrayAttr>("mebp.classes"))
-    for (auto name : classes.getAsRange<StringAttr>())
-      model.add_classes(name.str());
-  RankedTensorType checkpoint = getCheckpointType(module);
-  model.set_hidden(checkpoint.getDimSize(1));
-  model.set_batch(options.shape.batch);
-  model.set_sequence(options.shape.sequence);
-  model.set_positions(options.generation.positions);
-  model.set_router_aux_loss_coef(static_cast<float>(options.routerLoss.coefficient));
-  model.set_activation(checkpoint.getElementType().isBF16() ? format::BF16 : format::F32);
-  if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
-    model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());
-    model.mutable_lora()->set_alpha(lora.getAs<FloatAttr>("alpha").getValueAsDouble());
-    for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
-      model.mutable_lora()->add_target_modules(name.str());
-  }
-  if (auto parameters = module->getAttrOfType<ArrayAttr>("mebp.target_parameters"))
-    for (auto name : parameters.getAsRange<StringAttr>())
-      model.mutable_lora()->add_target_parameters(name.str());
-  setSeed(model, options.lora.seed);
-
-  SmallVector<nn::ParameterOp> parameters = layOutWeights(module, bundle);
-  llvm::StringMap<uint32_t> programs, weights;
-  for (auto [index, parameter] : llvm::enumerate(parameters))
-    weights[parameter.getSymName()] = index;
-  llvm::StringMap<train::BlockOp> firstUser = findFirstUsers(module);
-  const format::ElementType projector = format::elementOf(format::findOptimizer(options.training.optimizer)->projector);
-  for (auto program : module.getOps<exec::ProgramOp>()) {
-    programs[program.getSymName()] = bundle.programs_size();
-    train::BlockOp block = firstUser.lookup(program.getSymName());
-    auto parameterElement = [&](StringRef name) {
-      if (const std::string_view suffix = format::thinSuffixOf(std::string_view(name)); !suffix.empty())
-        return suffix == format::projectorSuffix ? projector : format::F32;
-      StringRef symbol = block.getParameter(name).getValue();
-      auto weight = weights.find(symbol); // an adapter has none
-      return weight == weights.end() ? format::F32 : bundle.weights(weight->second).element();
-    };
-    buildProgram(program, parameterElement, *bundle.add_programs());
-  }
-  addBlocks(module, programs, weights, projector, bundle);
-  addSplit(module, bundle);
-  addPlan(options, plan, *bundle.mutable_plan());
+void setPlan(ModuleOp module, const Options &options, const MemoryPlan &plan, format::Plan &message) {
+  message.set_peak_bytes(plan.peakBytes);
+  message.set_process_bytes(processBytes);
+  message.set_threads(options.training.threads);
+  message.set_optimizer(options.training.optimizer);
+  message.set_momentum(options.training.momentum);
+  message.set_chunk(options.schedule.chunk);
+  message.set_spacing(options.schedule.spacing);
+  message.set_budget_bytes(options.training.budget);
+  message.set_predicted_seconds(plan.seconds);
+  message.set_calibrated(plan.calibrated);
+  message.set_loss_rows(options.schedule.lossRows);
+  message.set_loss_columns(options.schedule.lossColumns);
+  message.set_spill_checkpoints(options.schedule.spill != Spill::None);
+  message.set_spill_optimizer(options.schedule.spill == Spill::All);
+  message.set_file_bytes(plan.layout.file.written());
+  message.set_resident_limit(options.training.residentLimit);
+  message.set_live_bytes(plan.liveBytes);
+  auto add = [](const PlannedBuffer &buffer, format::Buffer &out) {
+    out.set_name(buffer.name);
+    out.set_bytes(buffer.bytes);
+    out.set_source(buffer.source);
+  };
+  for (const PlannedBuffer &buffer : plan.buffers)
+    add(buffer, *message.add_buffers());
+  for (const PlannedBuffer &buffer : plan.otherPeaks)
+    add(buffer, *message.add_other_peaks());
+  for (const PlannedBuffer &buffer : plan.atPeak)
+    add(buffer, *message.add_at_peak());
+  message.set_generation_peak_bytes(plan.generationPeakBytes);
+  for (const PlannedBuffer &buffer : plan.generation)
+    add(buffer, *message.add_generation());
+  message.set_in_flight_bytes(plan.inFlightBytes);
+  message.set_device(options.training.device);
+  message.set_device_bytes(plan.deviceBytes);
+  message.set_generation_device_bytes(plan.generationDeviceBytes);
   if (auto without = module->getAttrOfType<ArrayAttr>(withoutSpillAttribute); without && without.size() == 2) {
     auto seconds = dyn_cast<FloatAttr>(without[0]);
     auto bytes = dyn_cast<IntegerAttr>(without[1]);
     if (seconds && bytes && bytes.getType().isInteger(64)) {
-      bundle.mutable_plan()->set_seconds_without_spill(seconds.getValueAsDouble());
-      bundle.mutable_plan()->set_peak_bytes_without_spill(static_cast<uint64_t>(bytes.getInt()));
+      message.set_seconds_without_spill(seconds.getValueAsDouble());
+      message.set_peak_bytes_without_spill(static_cast<uint64_t>(bytes.getInt()));
     }
   }
-  return parameters;
 }
 
 LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tokenizer,

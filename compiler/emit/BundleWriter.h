@@ -11,13 +11,13 @@ namespace mebp {
 /// least peak of such plans.
 constexpr llvm::StringLiteral withoutSpillAttribute = "mebp.without_spill";
 
-/// Fills in everything of a bundle but the weights' bytes; `parameters` follow the order of bundle.weights.
-llvm::SmallVector<nn::ParameterOp> buildBundle(mlir::ModuleOp module, const Options &options, const MemoryPlan &plan,
-                                               format::Bundle &bundle);
+/// Fills in a bundle's plan.
+void setPlan(mlir::ModuleOp module, const Options &options, const MemoryPlan &plan, format::Plan &message);
 
-/// Writes what buildBundle made as the folder `path`: into a folder beside it that is renamed when it is complete, so
-/// that nothing is ever half-written. An older bundle of that name is replaced. `tokenizer` is a folder to
-/// copy into it; empty: none. `check` says why a runtime would refuse what was written, which is then dropped.
+/// Writes what buildBundle (compiler/bundle) and setPlan made as the folder `path`: into a folder beside it that is
+/// renamed when it is complete, so that nothing is ever half-written. An older bundle of that name is replaced.
+/// `tokenizer` is a folder to copy into it; empty: none. `check` says why a runtime would refuse what was written,
+/// which is then dropped.
 llvm::LogicalResult writeBundle(mlir::ModuleOp module, const Options &options, llvm::StringRef tokenizer,
                                 llvm::function_ref<bool()> isInterrupted,
                                 llvm::function_ref<std::string(const std::string &)> check,

@@ -8,17 +8,10 @@
 
 namespace mebp {
 
-/// Lays out the frozen parameters of the model: regions by block, a parameter where it is first bound. Fills in
-/// `bundle.weights` and `bundle.weights_bytes`; the order of the result is that of bundle.weights.
-llvm::SmallVector<nn::ParameterOp> layOutWeights(mlir::ModuleOp module, format::Bundle &bundle);
-
-/// The bytes of the file that they then take.
-uint64_t countWeightBytes(mlir::ModuleOp module);
-
-/// Writes them to `path`, a few rows at a time; the model is never held. `digest` is the CRC of all that was stored, in
-/// the order of writing: it tells bundles apart that differ in their weights alone. NaN and infinite values are
-/// refused. On failure, after a diagnostic, the file is incomplete; so it is after an interruption, which needs none.
-/// `isInterrupted` is asked every 16 batches.
+/// Writes frozen parameters, in the order of bundle.weights, to `path`, a few rows at a time; the model is never held.
+/// `digest` is the CRC of all that was stored, in the order of writing: it tells bundles apart that differ in their
+/// weights alone. NaN and infinite values are refused. On failure, after a diagnostic, the file is incomplete; so it is
+/// after an interruption, which needs none. `isInterrupted` is asked every 16 batches.
 llvm::LogicalResult writeWeights(llvm::ArrayRef<nn::ParameterOp> parameters, std::optional<uint64_t> randomSeed,
                                  const format::Bundle &bundle, llvm::function_ref<bool()> isInterrupted,
                                  llvm::StringRef path, uint32_t &digest);

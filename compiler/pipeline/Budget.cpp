@@ -12,43 +12,40 @@ using format::formatMegabytes;
 
 namespace {
 
-std::string suggestSpilling(const SessionMemory &memory, const Training &training) {
-  if (memory.forwardOnly)
+std::string suggestSpilling(const ScheduleChooser &chooser, const Training &training) {
+  if (isForwardOnly(training.optimizer))
     return "";
-  Spill more = training.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
-  SessionMemory spilled = memory;
-  spilled.spill = training.mostSpill;
-  uint64_t written = spilled.file();
-  spilled.spill = more;
-  if (spilled.file() == written)
+  const Spill more = training.mostSpill == Spill::None ? Spill::Checkpoints : Spill::All;
+  const uint64_t written = chooser.getUsualLayout(more).file.written();
+  if (written == chooser.getUsualLayout(training.mostSpill).file.written())
     return "";
-  return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(spilled.file()) +
+  return std::string(", or --spill ") + nameOf(more) + ", which writes " + formatMegabytes(written) +
          " to disk in each step";
 }
 
-std::string suggestLessState(const SessionMemory &memory, const Training &training) {
-  return training.momentum != 0 ? ", no --momentum" : memory.keptState > 0 ? ", --optimizer sgd" : "";
+std::string suggestLessState(const layout::TrainablePlan &trained, const Training &training) {
+  return training.momentum != 0 ? ", no --momentum" : trained.keptBytes > 0 ? ", --optimizer sgd" : "";
 }
 
 LogicalResult refuse(const ScheduleChooser &chooser, const Options &options, EmitError emitError) {
   Choice smallest = chooser.chooseSmallest(options.training.mostSpill);
-  const SessionMemory &memory = chooser.getFixedPlan().memory;
+  const layout::TrainablePlan trainables = chooser.getUsualLayout(Spill::None).trainables;
   std::string trained = options.full.isChosen ? ", fewer --train-targets"
                                               : ", a lower --lora-rank than " + std::to_string(options.lora.rank);
-  if (memory.trainables)
+  if (trainables.weightBytes)
     trained += (options.full.isChosen ? " (what is trained takes " : " (the adapter takes ") +
-               formatMegabytes(memory.trainables) + ")";
+               formatMegabytes(trainables.weightBytes) + ")";
   return emitError() << "this model needs at least " << formatMegabytes(smallest.peakBytes) << " ("
                      << describe(smallest) << "); give that much, or a shorter --seq-len than "
-                     << options.shape.sequence << trained << suggestLessState(memory, options.training)
-                     << suggestSpilling(memory, options.training);
+                     << options.shape.sequence << trained << suggestLessState(trainables, options.training)
+                     << suggestSpilling(chooser, options.training);
 }
 
 } // namespace
 
-FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, const PlanInputs &inputs,
+FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, const Machine &machine,
                                      EmitError emitError) {
-  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, machine);
   if (failed(chooser))
     return failure();
   std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill);
@@ -63,8 +60,8 @@ FailureOr<Choice> chooseWithinBudget(ModuleOp module, const Options &options, co
   return *choice;
 }
 
-FailureOr<std::string> suggestTwice(ModuleOp module, const Options &options, const PlanInputs &inputs) {
-  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs, Search::KeptAlone);
+FailureOr<std::string> suggestTwice(ModuleOp module, const Options &options, const Machine &machine) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, machine, Search::KeptAlone);
   if (failed(chooser))
     return failure();
   constexpr double worthwhile = 0.97;
@@ -77,21 +74,21 @@ FailureOr<std::string> suggestTwice(ModuleOp module, const Options &options, con
       .str();
 }
 
-FailureOr<std::vector<Choice>> findFrontier(ModuleOp module, const Options &options, const PlanInputs &inputs) {
-  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, inputs);
+FailureOr<std::vector<Choice>> findFrontier(ModuleOp module, const Options &options, const Machine &machine) {
+  FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, options, machine);
   if (failed(chooser))
     return failure();
   return chooser->listFrontier(options.training.mostSpill);
 }
 
-FailureOr<LongestSequence> findLongestSequence(ModuleOp module, const Options &options, const PlanInputs &inputs,
+FailureOr<LongestSequence> findLongestSequence(ModuleOp module, const Options &options, const Machine &machine,
                                                int64_t limit, EmitError emitError) {
   // A longer sequence never needs less, so halving finds the last one that fits. Of one token nothing is learned.
   LongestSequence longest;
   for (int64_t fits = 1, tooLong = limit + 1; fits + 1 < tooLong;) {
     Options trial = options;
     trial.shape.sequence = fits + (tooLong - fits) / 2;
-    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, inputs, Search::NothingKept);
+    FailureOr<ScheduleChooser> chooser = ScheduleChooser::create(module, trial, machine, Search::NothingKept);
     if (failed(chooser))
       return failure();
     if (std::optional<Choice> choice = chooser->chooseFastest(options.training.budget, options.training.mostSpill)) {

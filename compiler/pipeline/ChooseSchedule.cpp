@@ -2,27 +2,26 @@
 //
 // The planner as a solver: which schedule is the fastest within a budget.
 //
-// Terms: a schedule's peak is that of a plan (SessionMemory.h) with the checkpoints that its spacing keeps and the
-// scratch, in the arena or on a device, of the program that needs the most. Its time is predicted by the cost model;
+// Terms: a schedule's peak is that of a session (layout/layout.h) whose blocks have the facts of their schedule, and on
+// a device of the program that needs the most. Its time is predicted by the cost model;
 // spacing adds the forward of every block whose checkpoint is not kept, and spilling what a disk takes for it. Spilling
 // wears the disk, so it has to be worth something: a plan that does not spill is taken where it takes at most 5 %
 // longer than the fastest. So a larger budget can make a step slower by 5 %, and never by more.
 // 1. For each chunk size, with each choice of values that layers keep (compiler/keep), and for each tile of the loss,
-//    lower a copy of the module, and note scratch and time of the layers' programs or of the head's.
+//    lower a copy of the module, and note facts and time of the layers' programs or of the head's.
 // 2. Look at every combination with every spacing, and of two neighbouring choices of what is kept with every number of
-//    layers that keep more. There are some ten thousand, and each is a sum.
+//    layers that keep more. There are some ten thousand, and each is the sums of a layout.
 // 3. Go through them from the lowest peak up, as a growing budget would, and note each that becomes the one to take, of
 //    equally fast ones that with the lowest peak. These are the frontier, and a budget gets the last that fits it.
 #include "compiler/pipeline/ChooseSchedule.h"
 
+#include "compiler/bundle/BuildBundle.h"
 #include "compiler/keep/Prices.h"
 #include "compiler/pipeline/DescribeSchedule.h"
 #include "compiler/pipeline/PriceRecomputation.h"
-#include "compiler/plan/RemoteMemory.h"
+#include "compiler/plan/KeptValues.h"
 #include "compiler/plan/Scratch.h"
 #include "mlir/Pass/PassManager.h"
-
-#include <numeric>
 
 using namespace mlir;
 
@@ -63,16 +62,17 @@ std::string describe(const Choice &choice) {
   return describeSchedule(choice.schedule, choice.layers, choice.valueBytes);
 }
 
-FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const PlanInputs &inputs,
+FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const Machine &machine,
                                                    Search search) {
   ScheduleChooser chooser;
-  chooser.rates = inputs.machine.rates;
+  chooser.rates = machine.rates;
+  chooser.session = getSessionChoice(options);
   auto lowerWith = [&](const Schedule &schedule, std::vector<Part> &parts) -> LogicalResult {
     Options trial = options;
     trial.schedule = schedule;
     if (!options.training.writes)
       trial.generation = {}; // a session that trains runs none of it
-    FailureOr<Part> part = chooser.lower(module, trial, inputs);
+    FailureOr<Part> part = chooser.lower(module, trial, machine);
     if (succeeded(part))
       parts.push_back(*part);
     return part;
@@ -80,7 +80,7 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
   Schedule schedule;
   std::vector<double> prices;
   if (search != Search::NothingKept && !options.split.isChosen && !isForwardOnly(options.training.optimizer)) {
-    if (failed(priceRecomputation(module, options, inputs.machine)))
+    if (failed(priceRecomputation(module, options, machine)))
       return failure();
     prices = listKeepPrices(module, options.storage.narrowActivations);
   }
@@ -108,33 +108,46 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
 }
 
 FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const Options &options,
-                                                        const PlanInputs &inputs) {
+                                                        const Machine &machine) {
   OwningOpRef<ModuleOp> copy = module.clone();
   PassManager passes(module.getContext());
   buildSchedulePipeline(passes, options);
   if (failed(passes.run(*copy)))
     return failure();
 
+  format::Bundle bundle;
+  (void)buildBundle(*copy, options, bundle);
   Part part;
   part.schedule = options.schedule;
+  part.facts = layout::factsOf(bundle);
+  part.keptValues = describeKeptValues(part.facts);
+  part.seconds = predictStep(*copy, options.shape.sequence, options.training.optimizer, machine);
+  part.besideBytes = countBeside(*copy, part.facts, options);
+  if (!session.placesValues)
+    return part;
   const format::DeviceTraits &device = *format::findDevice(std::string_view(options.training.device));
-  fixedPlan = computeMemoryPlan(*copy, options, inputs);
   for (auto block : copy->getOps<train::BlockOp>()) {
     uint64_t &scratch = block.getKind() == train::BlockKind::Head ? part.headScratch : part.layerScratch;
     for (NamedAttribute named : block.getPrograms()) {
       auto program = copy->lookupSymbol<exec::ProgramOp>(cast<FlatSymbolRefAttr>(named.getValue()));
-      bool runs = (!device.placesValues || named.getName() != format::logitsProgram) &&
-                  !format::generates(named.getName().strref());
-      if (runs && (!fixedPlan.memory.forwardOnly || !program.givesGradients()))
+      if (named.getName() != format::logitsProgram && !format::generates(named.getName().strref()) &&
+          !(session.forwardOnly && program.givesGradients()))
         scratch = std::max(scratch, countScratch(program, block, device));
     }
   }
-  part.seconds = fixedPlan.stepSeconds;
-  part.flowsInPlace = fixedPlan.memory.flowsInPlace;
-  part.besideBytes = fixedPlan.besideBytes;
-  part.values = countRemote(*copy, false).values;
-  part.keptValues = describeKeptValues(*copy);
   return part;
+}
+
+layout::Choice ScheduleChooser::choose(int64_t spacing, Spill spill) const {
+  layout::Choice choice = session;
+  choice.spacing = static_cast<uint32_t>(spacing);
+  choice.spillsCheckpoints = spill != Spill::None;
+  choice.spillsState = spill == Spill::All;
+  return choice;
+}
+
+layout::Layout ScheduleChooser::getUsualLayout(Spill spill) const {
+  return planSession(chunks.front().facts, choose(1, spill));
 }
 
 Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const {
@@ -144,28 +157,29 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.schedule.spacing = spacing;
   choice.schedule.spill = spill;
   choice.schedule.keep = chunk.schedule.keep;
-  SessionMemory memory = fixedPlan.memory;
-  memory.flowsInPlace = chunk.flowsInPlace;
+  layout::Facts facts = chunk.facts;
+  facts.blocks.back() = tile.facts.blocks.back();
   choice.keptValues = chunk.keptValues;
-  choice.valueBytes = std::accumulate(chunk.values.begin(), chunk.values.end(), uint64_t(0));
-  memory.remoteKept += choice.valueBytes;
-  memory.scratch = std::max(chunk.layerScratch, tile.headScratch);
-  memory.spacing = spacing;
-  memory.spill = spill;
-  choice.peakBytes = fixedPlan.processBytes + memory.total() + chunk.besideBytes;
+  choice.valueBytes = countKeptValues(facts);
+  const layout::Choice chosen = choose(spacing, spill);
+  const layout::Layout layout = planSession(facts, chosen);
+  const uint64_t deviceScratch = std::max(chunk.layerScratch, tile.headScratch);
+  choice.peakBytes = countPeak(facts, layout, chosen, deviceScratch) + chunk.besideBytes;
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;
-  choice.seconds = seconds.total(memory, rates);
-  choice.fileBytes = memory.file();
-  choice.layers = memory.forwardOnly ? 0 : memory.layers;
+  const uint64_t layers = countLayers(facts);
+  choice.fileBytes = layout.file.written();
+  choice.seconds = seconds.total(chosen, layers, choice.fileBytes, rates);
+  choice.layers = chosen.forwardOnly ? 0 : layers;
   return choice;
 }
 
 std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
   // What is in a file, or not there at all, need not be computed again.
-  bool canSpace = spill == Spill::None && !fixedPlan.memory.forwardOnly;
-  auto mostSpacing = static_cast<int64_t>(canSpace ? std::max<uint64_t>(fixedPlan.memory.layers, 1) : 1);
+  const bool canSpace = spill == Spill::None && !session.forwardOnly;
+  const auto mostSpacing =
+      static_cast<int64_t>(canSpace ? std::max<uint64_t>(countLayers(chunks.front().facts), 1) : 1);
   std::vector<Choice> choices;
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)
@@ -181,9 +195,8 @@ ScheduleChooser::Part ScheduleChooser::join(const Part &first, const Part &rest,
   part.keptValues = first.keptValues;
   part.schedule.keep = {layers, first.schedule.keep.restPrice, rest.schedule.keep.restPrice};
   part.layerScratch = std::max(first.layerScratch, rest.layerScratch);
-  part.flowsInPlace = first.flowsInPlace && rest.flowsInPlace;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    part.values[layer] = first.values[layer];
+    part.facts.blocks[layer + 1] = first.facts.blocks[layer + 1]; // behind the embedding
     part.seconds.layersBackward += first.seconds.backwardByLayer[layer] - rest.seconds.backwardByLayer[layer];
   }
   return part;
@@ -192,8 +205,8 @@ ScheduleChooser::Part ScheduleChooser::join(const Part &first, const Part &rest,
 void ScheduleChooser::addKept(std::vector<Choice> &choices) const {
   for (const std::vector<Part> &byPrice : kept)
     for (size_t i = 1; i < byPrice.size(); ++i)
-      for (size_t layers = 1; layers <= byPrice[i].values.size(); ++layers) {
-        const bool isAll = layers == byPrice[i].values.size();
+      for (size_t layers = 1; layers <= byPrice[i].facts.layers(); ++layers) {
+        const bool isAll = layers == byPrice[i].facts.layers();
         const Part chunk = isAll ? byPrice[i] : join(byPrice[i], byPrice[i - 1], static_cast<int64_t>(layers));
         for (const Part &tile : tiles)
           choices.push_back(evaluate(chunk, tile, 1, Spill::None));

@@ -42,8 +42,8 @@ class ScheduleChooser {
 public:
   /// Lowers copies of `module`, which has been differentiated and has no schedule yet, and marks what its backwards
   /// compute again with how long that takes.
-  static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const Options &options,
-                                                 const PlanInputs &inputs, Search search = Search::All);
+  static mlir::FailureOr<ScheduleChooser> create(mlir::ModuleOp module, const Options &options, const Machine &machine,
+                                                 Search search = Search::All);
 
   /// The fastest whose peak is at most `budget` bytes, and of those that take up to 5 % longer the fastest that
   /// spills nothing; nothing where none fits. It spills at most `most`.
@@ -55,32 +55,33 @@ public:
   /// Every schedule that chooseFastest gives for some budget, from the lowest peak to where more does not help: a
   /// budget gets the last one that fits it.
   std::vector<Choice> listFrontier(Spill most) const;
-  /// One of the plans that were looked at: what it says of trainables and optimizer holds for all.
-  const MemoryPlan &getFixedPlan() const { return fixedPlan; }
+  /// What a session has by the plan without a budget, if it spills so: what that says of trainables, of the optimizer
+  /// and of the file holds for all.
+  layout::Layout getUsualLayout(Spill spill) const;
 
 private:
   /// One chunk size with one price of memory in all layers, or one tile of the loss: what the layers and what the head
   /// then need.
   struct Part {
     Schedule schedule;
-    std::vector<uint64_t> values; // that each layer keeps, in bytes
-    std::string keptValues;       // their names
+    layout::Facts facts;
+    std::string keptValues; // that layers keep
     StepSeconds seconds;
-    uint64_t layerScratch = 0, headScratch = 0;
-    bool flowsInPlace = false; // which the chunk may decide
-    uint64_t besideBytes = 0;  // likewise
+    uint64_t layerScratch = 0, headScratch = 0; // of a device that places values
+    uint64_t besideBytes = 0;                   // of generating
   };
 
-  mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
+  mlir::FailureOr<Part> lower(mlir::ModuleOp module, const Options &options, const Machine &machine);
   Choice evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const;
   /// Some layers keep by the one's price, the others by the other's.
   static Part join(const Part &first, const Part &rest, int64_t layers);
+  layout::Choice choose(int64_t spacing, Spill spill) const;
   void addKept(std::vector<Choice> &choices) const;
   std::vector<Choice> listChoices(Spill spill) const;
 
   std::vector<Part> chunks, tiles;
   std::vector<std::vector<Part>> kept; // of each chunk size, by price, descending: the first keeps nothing
-  MemoryPlan fixedPlan;
+  layout::Choice session;              // but for the schedule
   MachineRates rates;
 };
 

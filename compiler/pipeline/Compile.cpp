@@ -4,6 +4,8 @@
 // handler prints all of them.
 #include "compiler/pipeline/Compile.h"
 
+#include "compiler/bundle/BuildBundle.h"
+#include "compiler/bundle/WeightLayout.h"
 #include "compiler/emit/BundleWriter.h"
 #include "compiler/import/Import.h"
 #include "compiler/pipeline/Budget.h"
@@ -77,7 +79,6 @@ public:
       return failure();
     if (compilation.emit == Level::Nn)
       return print();
-    countWeights();
     if (compilation.findLongest)
       return sayLongest();
     if (compilation.showFrontier)
@@ -100,13 +101,7 @@ private:
     options = *planned;
     if (failed(checkExplained()) || failed(readRates()))
       return failure();
-    countWeights();
     return compilation.emit ? print() : emitAll();
-  }
-
-  void countWeights() {
-    if (options.training.residentLimit)
-      inputs.weightsBytes = countWeightBytes(*module);
   }
 
   InFlightDiagnostic emitError() { return mlir::emitError(UnknownLoc::get(&context)); }
@@ -190,7 +185,7 @@ private:
 
   /// What the machine that trains was found to do.
   LogicalResult readRates() {
-    inputs.machine.threads = options.training.threads;
+    machine.threads = options.training.threads;
     const std::string &named = compilation.rates;
     if (named == "none")
       return success();
@@ -207,14 +202,14 @@ private:
       emitNote() << path << " was measured on another processor (" << MachineRates::printable(found->getProcessor())
                  << "), so times are estimates; run mebp calibrate again";
     } else {
-      inputs.machine.rates = std::move(*found);
+      machine.rates = std::move(*found);
     }
     return success();
   }
 
   LogicalResult sayLongest() {
     FailureOr<LongestSequence> longest = findLongestSequence(
-        *module, options, inputs, sequenceLimit, [&] { return emitError() << compilation.budgetOption << ": "; });
+        *module, options, machine, sequenceLimit, [&] { return emitError() << compilation.budgetOption << ": "; });
     if (failed(longest))
       return failure();
     llvm::outs() << longest->sequence << " tokens train in " << format::formatMegabytes(longest->choice.peakBytes)
@@ -226,7 +221,7 @@ private:
 
   LogicalResult sayFrontier() {
     const uint64_t weights = countWeightBytes(*module);
-    FailureOr<std::vector<Choice>> frontier = findFrontier(*module, options, inputs);
+    FailureOr<std::vector<Choice>> frontier = findFrontier(*module, options, machine);
     if (failed(frontier) || failed(check(writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) {
           printFrontierJson(stream, *frontier, weights);
         }))))
@@ -238,8 +233,8 @@ private:
 
   LogicalResult runSchedule() {
     if (options.training.budget) {
-      FailureOr<Choice> choice =
-          chooseWithinBudget(*module, options, inputs, [&] { return emitError() << compilation.budgetOption << ": "; });
+      FailureOr<Choice> choice = chooseWithinBudget(*module, options, machine,
+                                                    [&] { return emitError() << compilation.budgetOption << ": "; });
       if (failed(choice))
         return failure();
       options.schedule = choice->schedule;
@@ -250,7 +245,7 @@ private:
                                                                         builder.getI64IntegerAttr(peak)}));
       }
     } else if (maySuggestTwice()) {
-      FailureOr<std::string> found = suggestTwice(*module, options, inputs);
+      FailureOr<std::string> found = suggestTwice(*module, options, machine);
       if (failed(found))
         return failure();
       suggestion = *found;
@@ -310,7 +305,9 @@ private:
   }
 
   LogicalResult emitPlan(const std::string &output) {
-    MemoryPlan plan = computeMemoryPlan(*module, options, inputs);
+    format::Bundle bundle;
+    SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, bundle);
+    const MemoryPlan plan = computeMemoryPlan(*module, layout::factsOf(bundle), options, machine);
     if (options.training.budget && plan.peakBytes > options.training.budget)
       return emitError() << compilation.budgetOption << ": the chosen plan needs "
                          << format::formatMegabytes(plan.peakBytes) << "; this is a bug in mebpc, please report it";
@@ -318,8 +315,7 @@ private:
       return emitError() << compilation.budgetOption << ": generating up to " << options.generation.positions
                          << " tokens needs " << format::formatMegabytes(plan.generationPeakBytes)
                          << "; give a shorter --generate-len or a larger budget";
-    format::Bundle bundle;
-    SmallVector<nn::ParameterOp> parameters = buildBundle(*module, options, plan, bundle);
+    setPlan(*module, options, plan, *bundle.mutable_plan());
     if (failed(check(
             writePlanFile(compilation.planJson, [&](llvm::raw_ostream &stream) { printPlanJson(stream, bundle); }))) ||
         (!compilation.planOnly && failed(write(parameters, bundle, output))))
@@ -347,9 +343,7 @@ private:
     std::signal(SIGINT, [](int) { interruptions = 1; });
     return writeBundle(
         *module, options, tokenizer, [] { return interruptions != 0; },
-        [&](const std::string &written) {
-          return compilation.checkBundle ? compilation.checkBundle(written, bundle.plan()) : "";
-        },
+        [&](const std::string &written) { return compilation.checkBundle ? compilation.checkBundle(written) : ""; },
         parameters, bundle, output);
   }
 
@@ -357,7 +351,7 @@ private:
   Options options;
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
-  PlanInputs inputs;
+  Machine machine;
   int64_t sequenceLimit = 0; // that the model is right for
   std::string suggestion;    // another plan, for people
 };

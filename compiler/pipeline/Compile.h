@@ -26,9 +26,8 @@ struct Compilation {
   bool explainPeak = false;
   bool explainWire = false; // of a split model
   std::string planJson;     // a file
-  // Whether the bundle in this folder is one that a runtime opens and lays out as it is planned, or why not. Asked
-  // before it gets its name.
-  std::function<std::string(const std::string &folder, const format::Plan &plan)> checkBundle;
+  // Why a runtime would not open the bundle in this folder; empty where it does. Asked before it gets its name.
+  std::function<std::string(const std::string &folder)> checkBundle;
 };
 
 /// Whether a file is what --emit exec prints.

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/DescribeSchedule.h"
 
-#include "compiler/plan/SessionMemory.h"
 #include "format/byte_size.h"
+#include "layout/checkpoints.h"
 
 namespace mebp {
 
 static std::string describeInputs(const Schedule &schedule, uint64_t layers) {
-  SessionMemory memory;
-  memory.layers = layers;
-  memory.spacing = static_cast<uint64_t>(schedule.spacing);
-  const uint64_t kept = schedule.spill == Spill::None ? memory.countCheckpoints() : layers;
+  const auto spacing = static_cast<uint64_t>(schedule.spacing);
+  const uint64_t kept = schedule.spill == Spill::None ? layout::placesOf(layers, spacing) : layers;
   if (kept < layers)
     return "the inputs of " + std::to_string(kept) + " of " + std::to_string(layers) + " layers";
   return layers == 1 ? "the input of the only layer" : "the inputs of all " + std::to_string(layers) + " layers";

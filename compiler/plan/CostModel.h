@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/plan/MachineRates.h"
-#include "compiler/plan/SessionMemory.h"
 #include "dialects/exec/Exec.h"
+#include "layout/choice.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mebp {
@@ -22,9 +22,9 @@ struct StepSeconds {
   double loss = 0;                              // the head's loss alone
   double update = 0;                            // by the optimizer
 
-  /// Of a step that keeps what `memory` says: layers whose checkpoints it does not keep run forward again, what it has
-  /// in a file is written and read.
-  double total(const SessionMemory &memory, const MachineRates &rates) const;
+  /// Of a step of so many layers: those whose checkpoints a session that chooses so does not keep run forward again,
+  /// what it has in a file is written and read.
+  double total(const layout::Choice &choice, uint64_t layers, uint64_t fileBytes, const MachineRates &rates) const;
 };
 
 /// Of each kernel call of a program without loops, in order, where `block` runs it and the sequence is the longest.

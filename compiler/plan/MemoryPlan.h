@@ -3,7 +3,7 @@
 
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/PlannedBuffer.h"
-#include "compiler/plan/SessionMemory.h"
+#include "compiler/plan/Session.h"
 #include "dialects/exec/Exec.h"
 
 #include <string>
@@ -13,22 +13,15 @@ namespace mebp {
 
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 
-/// What a plan depends on beside the module and the options.
-struct PlanInputs {
-  Machine machine;
-  uint64_t weightsBytes = 0; // that are mapped; only a resident limit asks
-};
-
 /// What training needs, all of it: docs/format.md names the buffers.
 struct MemoryPlan {
-  SessionMemory memory;
+  layout::Choice choice;
+  layout::Layout layout;                 // of a session that chooses so
   std::vector<PlannedBuffer> buffers;    // what that is made of
   std::vector<PlannedBuffer> otherPeaks; // by optimizer and by what becomes of the gradients
   std::vector<PlannedBuffer> atPeak;     // values alive where the largest program needs the most
-  StepSeconds stepSeconds;
-  double seconds = 0;      // of a step, predicted ...
-  bool calibrated = false; // ... by rates that were measured
-  uint64_t processBytes = 0;
+  double seconds = 0;                    // of a step, predicted ...
+  bool calibrated = false;               // ... by rates that were measured
   uint64_t liveBytes = 0;     // what the step needs at its fullest moment: the peak but for gaps between values
   uint64_t besideBytes = 0;   // of generating, where training does so
   uint64_t peakBytes = 0;     // processBytes, the buffers, and these
@@ -45,10 +38,11 @@ struct MemoryPlan {
 /// always can; a text may be anything. `emitError` begins the error.
 llvm::LogicalResult verifyPlanned(mlir::ModuleOp module, EmitError emitError);
 
-/// Reckons the plan of a placed module of exec programs.
-MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const Options &options, const PlanInputs &inputs);
+/// Reckons the plan of a placed module of exec programs, whose facts these are.
+MemoryPlan computeMemoryPlan(mlir::ModuleOp module, const layout::Facts &facts, const Options &options,
+                             const Machine &machine);
 
-/// A checkpoint as the head reads it: [tokens, hidden], in the type of activations.
-mlir::RankedTensorType getCheckpointType(mlir::ModuleOp module);
+/// What a session that trains has of generation, whose logits are the caller's; 0 where it does not write text.
+uint64_t countBeside(mlir::ModuleOp module, const layout::Facts &facts, const Options &options);
 
 } // namespace mebp

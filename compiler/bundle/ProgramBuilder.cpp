@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/emit/ProgramBuilder.h"
+#include "compiler/bundle/ProgramBuilder.h"
 
 #include "dialects/exec/Placement.h"
 #include "dialects/nn/Locations.h"
