@@ -17,14 +17,14 @@ static void placeWhereRun(CheckpointPlan &plan, const Facts &facts, Region &memo
     plan.places.push_back(facts.blocks[layer]->runsHere ? memory.take(Owner::Checkpoints, plan.bytes) : noOffset);
 }
 
-static void placeInSegments(CheckpointPlan &plan, uint32_t count, uint32_t spacing, Region &memory) {
-  plan.spacing = std::clamp(spacing, 1u, std::max(count, 1u));
+static void placeInSegments(CheckpointPlan &plan, uint32_t count, const Choice &choice, Region &memory) {
+  plan.spacing = std::clamp(choice.spacing, 1u, std::max(count, 1u));
   plan.missing = (plan.spacing - count % plan.spacing) % plan.spacing;
   std::vector<uint64_t> shared(plan.spacing, noOffset);
   for (uint32_t i = 0; i < count; ++i) {
     uint64_t own = noOffset;
     uint64_t &place = plan.isKept(i) ? own : shared[(i + plan.missing) % plan.spacing];
-    if (place == noOffset)
+    if (place == noOffset || choice.isApart)
       place = memory.take(Owner::Checkpoints, plan.bytes);
     plan.places.push_back(place);
   }
@@ -39,9 +39,10 @@ static CheckpointPlan beginPlan(const Facts &facts, bool generates) {
   return plan;
 }
 
-static void placeFlows(CheckpointPlan &plan, const Facts &facts, bool generates, Region &memory) {
-  const bool inPlace = std::all_of(facts.blocks.begin(), facts.blocks.end(),
-                                   [&](const auto &block) { return block->programs(generates).flowsInPlace; });
+static void placeFlows(CheckpointPlan &plan, const Facts &facts, bool generates, bool isApart, Region &memory) {
+  const bool inPlace = !isApart && std::all_of(facts.blocks.begin(), facts.blocks.end(), [&](const auto &block) {
+    return block->programs(generates).flowsInPlace;
+  });
   plan.flow[0] = memory.take(Owner::Flows, plan.bytes);
   plan.flow[1] = inPlace ? plan.flow[0] : memory.take(Owner::Flows, plan.bytes);
 }
@@ -63,16 +64,16 @@ CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region 
   else if (plan.spilled)
     placeInFile(plan, facts.layers(), file);
   else
-    placeInSegments(plan, facts.layers(), choice.spacing, memory);
-  placeFlows(plan, facts, false, memory);
+    placeInSegments(plan, facts.layers(), choice, memory);
+  placeFlows(plan, facts, false, choice.isApart, memory);
   return plan;
 }
 
-CheckpointPlan planFlows(const Facts &facts, Region &memory) {
+CheckpointPlan planFlows(const Facts &facts, bool isApart, Region &memory) {
   CheckpointPlan plan = beginPlan(facts, true);
   plan.forwardOnly = true;
   plan.places.assign(facts.layers(), noOffset);
-  placeFlows(plan, facts, true, memory);
+  placeFlows(plan, facts, true, isApart, memory);
   return plan;
 }
 

@@ -39,6 +39,6 @@ uint64_t placesOf(uint64_t checkpoints, uint64_t spacing);
 CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 
 // Of generation: what flows, without a checkpoint.
-CheckpointPlan planFlows(const Facts &facts, Region &memory);
+CheckpointPlan planFlows(const Facts &facts, bool isApart, Region &memory);
 
 } // namespace mebp::layout

@@ -31,6 +31,8 @@ struct Choice {
   uint32_t lanes = 1;           // micro-batches under way at once
   bool placesValues = false;    // the device does, in memory of its own
   uint64_t workspace = 0;       // of the kernels
+  // What shares a place at different times has places apart, but for programs' scratch: to show that it may share it.
+  bool isApart = false;
 };
 
 } // namespace mebp::layout

@@ -5,11 +5,11 @@
 
 namespace mebp::layout {
 
-GenerationPlan planGeneration(const Facts &facts, bool placesValues) {
+GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApart) {
   GenerationPlan layout;
   Region &memory = layout.memory;
-  layout.flows = planFlows(facts, memory);
-  layout.remote = planRemote(facts, true, false, memory);
+  layout.flows = planFlows(facts, isApart, memory);
+  layout.remote = planRemote(facts, true, false, isApart, memory);
   uint64_t arena = 0;
   for (const auto &block : facts.blocks) {
     std::vector<StatePlace> &places = layout.states.emplace_back();

@@ -33,6 +33,6 @@ struct GenerationPlan {
 };
 
 // Of a bundle that can generate; for a device that places values itself, or for one that follows placements.
-GenerationPlan planGeneration(const Facts &facts, bool placesValues);
+GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApart = false);
 
 } // namespace mebp::layout

@@ -34,8 +34,10 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
   plan.blocks.resize(facts.blocks.size());
   // A sum over micro-batches begins with zeros, any other with its first contribution.
   std::vector<bool> begun(left.size(), use == GradientUse::Sum);
+  Placer scratch;
   for (size_t number = facts.blocks.size(); number-- > 0;) {
-    Placer scratch;
+    if (!choice.isApart)
+      scratch = Placer();
     if (number + 1 == facts.blocks.size())
       plan.head = plan.scratch + scratch.take(headBytes);
     for (uint32_t trainable : facts.blocks[number]->gradients) {

@@ -18,15 +18,19 @@ static uint64_t largestArena(const Facts &facts, bool forwardOnly) {
 static void planStep(const Facts &facts, const Choice &choice, Layout &layout) {
   Region &lane = layout.lane.memory;
   layout.lane.checkpoints = planCheckpoints(facts, choice, lane, layout.file);
-  layout.lane.remote = planRemote(facts, false, !choice.forwardOnly, lane);
+  layout.lane.remote = planRemote(facts, false, !choice.forwardOnly, choice.isApart, lane);
   layout.trainables = planTrainables(facts, choice, layout.memory, layout.file);
   Placer head;
   std::array<uint64_t, std::size(format::stepPorts)> &stepPorts = layout.lane.stepPorts;
   for (size_t i = 0; i < stepPorts.size(); ++i)
     if (const uint64_t bytes = facts.model->stepPorts[i])
       stepPorts[i] = format::stepPorts[i].ofHead ? head.take(bytes) : lane.take(Owner::Tokens, bytes);
-  layout.gradients = planGradients(facts, choice, head.total(), subspaceSumBytes(facts, choice), layout.memory, lane);
-  layout.subspaces = planSubspaces(facts, choice, layout.gradients.begin, layout.memory);
+  // Nothing else is summed up while subspaces are found over micro-batches.
+  const uint64_t sumBytes = subspaceSumBytes(facts, choice);
+  const uint64_t ownBytes = choice.isApart ? 0 : sumBytes;
+  layout.gradients = planGradients(facts, choice, head.total(), ownBytes, layout.memory, lane);
+  const uint64_t sumsBegin = choice.isApart ? layout.memory.take(Owner::Subspaces, sumBytes) : layout.gradients.begin;
+  layout.subspaces = planSubspaces(facts, choice, sumsBegin, layout.memory);
   for (size_t i = 0; i < stepPorts.size(); ++i)
     if (format::stepPorts[i].ofHead && stepPorts[i] != noOffset)
       stepPorts[i] += layout.gradients.head;

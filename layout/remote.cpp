@@ -5,12 +5,14 @@
 
 namespace mebp::layout {
 
-RemotePlan planRemote(const Facts &facts, bool generates, bool hasGradients, Region &memory) {
+RemotePlan planRemote(const Facts &facts, bool generates, bool hasGradients, bool isApart, Region &memory) {
   RemotePlan plan;
   std::vector<std::vector<bool>> passing;
   uint64_t most = 0;
+  Placer shared;
   for (const auto &block : facts.blocks) {
-    Placer shared;
+    if (!isApart)
+      shared = Placer();
     plan.blocks.emplace_back();
     passing.emplace_back();
     for (const Passed &passed : block->programs(generates).passed) {

@@ -28,6 +28,6 @@ struct RemotePlan {
 };
 
 // Of the programs that generate text, or of the others. Without gradients nothing is kept.
-RemotePlan planRemote(const Facts &facts, bool generates, bool hasGradients, Region &memory);
+RemotePlan planRemote(const Facts &facts, bool generates, bool hasGradients, bool isApart, Region &memory);
 
 } // namespace mebp::layout

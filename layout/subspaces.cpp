@@ -60,8 +60,10 @@ SubspacePlan planSubspaces(const Facts &facts, const Choice &choice, uint64_t su
   plan.isExact = choice.isBySvd;
   uint64_t most = 0, room = 0, workspace = 0;
   Placer sums;
+  Placer shared;
   for (const auto &block : facts.blocks) {
-    Placer shared;
+    if (!choice.isApart)
+      shared = Placer();
     plan.blocks.push_back(placeThin(facts, *block, shared, sums));
     most = std::max(most, shared.total());
     for (const ThinPlaces &thin : plan.blocks.back()) {

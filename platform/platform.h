@@ -20,6 +20,10 @@ void *mapFile(int descriptor, uint64_t offset, uint64_t bytes);
 // One page of zeros where another page was. May be called in a signal's handler.
 bool replaceByZeros(void *page);
 void unmap(void *start, uint64_t bytes);
+// As mapMemory, for multiples of 64 bytes: a byte before what it gives, or behind, cannot be touched. But for a part of
+// a page before it.
+void *mapGuarded(uint64_t bytes);
+void unmapGuarded(void *start, uint64_t bytes);
 
 // Advice on a map of a file, `start` at `offset`, both a page's. What the system cannot do changes no result.
 void prefetchMap(const void *start, uint64_t bytes);

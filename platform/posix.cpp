@@ -26,4 +26,24 @@ bool replaceByZeros(void *page) {
 
 void unmap(void *start, uint64_t bytes) { ::munmap(start, bytes); }
 
+// Between two pages.
+static uint64_t guardedBytes(uint64_t bytes) { return (bytes + pageBytes() - 1) / pageBytes() * pageBytes(); }
+
+void *mapGuarded(uint64_t bytes) {
+  const uint64_t inner = guardedBytes(bytes), page = pageBytes();
+  auto *start = static_cast<unsigned char *>(mapMemory(inner + 2 * page));
+  if (!start)
+    return nullptr;
+  if (::mprotect(start, page, PROT_NONE) != 0 || ::mprotect(start + page + inner, page, PROT_NONE) != 0) {
+    unmap(start, inner + 2 * page);
+    return nullptr;
+  }
+  return start + page + inner - bytes;
+}
+
+void unmapGuarded(void *start, uint64_t bytes) {
+  const uint64_t inner = guardedBytes(bytes), page = pageBytes();
+  unmap(static_cast<unsigned char *>(start) + bytes - inner - page, inner + 2 * page);
+}
+
 } // namespace mebp::platform

@@ -17,6 +17,7 @@ Arena &Arena::operator=(Arena &&other) noexcept {
   std::swap(bytes, other.bytes);
   std::swap(length, other.length);
   std::swap(owner, other.owner);
+  std::swap(isGuarded, other.isGuarded);
   return *this;
 }
 
@@ -24,14 +25,16 @@ Arena::~Arena() {
   if (length && owner.release)
     owner.release(owner.user, bytes, length);
   else if (length)
-    platform::unmap(bytes, length);
+    (isGuarded ? platform::unmapGuarded : platform::unmap)(bytes, length);
 }
 
-Result<Arena> Arena::allocate(uint64_t size, const mebp_allocator &allocator) {
+Result<Arena> Arena::allocate(uint64_t size, const mebp_allocator &allocator, bool guarded) {
   Arena arena;
   arena.owner = allocator;
-  void *start =
-      allocator.allocate ? allocator.allocate(allocator.user, size, format::alignment) : platform::mapMemory(size);
+  arena.isGuarded = guarded && !allocator.allocate;
+  void *start = allocator.allocate ? allocator.allocate(allocator.user, size, format::alignment)
+                : arena.isGuarded  ? platform::mapGuarded(size)
+                                   : platform::mapMemory(size);
   if (!start)
     return failure(
         MEBP_OUT_OF_MEMORY, "the session needs %llu bytes, which the %s", static_cast<unsigned long long>(size),

@@ -17,13 +17,15 @@ public:
   Arena &operator=(Arena &&other) noexcept;
   ~Arena();
 
-  static Result<Arena> allocate(uint64_t size, const mebp_allocator &allocator = {});
+  // `guarded`: a byte beyond it is the process's end.
+  static Result<Arena> allocate(uint64_t size, const mebp_allocator &allocator = {}, bool guarded = false);
   unsigned char *data() const { return bytes; }
 
 private:
   unsigned char *bytes = nullptr;
   uint64_t length = 0;
   mebp_allocator owner = {}; // without functions: the system
+  bool isGuarded = false;
 };
 
 // The highest figure so far of platform::writtenMemoryBytes.

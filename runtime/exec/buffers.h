@@ -35,6 +35,13 @@ public:
         return {piece.buffer, static_cast<uint64_t>(byte - piece.begin)};
     return also ? also->find(pointer) : Place();
   }
+  // Null where none of these lies there.
+  void *hostOf(Place place) const {
+    for (const Piece &piece : pieces)
+      if (piece.buffer == place.buffer)
+        return const_cast<unsigned char *>(piece.begin) + place.offset;
+    return also ? also->hostOf(place) : nullptr;
+  }
   void giveBack() {
     for (const Piece &piece : pieces)
       backend->giveBack(piece.buffer);

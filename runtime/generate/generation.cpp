@@ -17,8 +17,8 @@ Status Generation::create(Session &owner) {
     return failure(MEBP_UNSUPPORTED,
                    "the bundle was compiled without generation; compile it with --generate-len N, the most tokens that "
                    "a prompt and its answer have together");
-  layout = layout::planGeneration(owner.facts, !owner.backend->followsPlacements());
-  Result<Arena> allocated = Arena::allocate(layout.total(), owner.settings.allocator);
+  layout = layout::planGeneration(owner.facts, !owner.backend->followsPlacements(), owner.check.isApart());
+  Result<Arena> allocated = Arena::allocate(layout.total(), owner.settings.allocator, owner.check.isOn());
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);
@@ -46,14 +46,14 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
   for (std::vector<layout::RemoteValue> &block : remote.blocks)
     for (layout::RemoteValue &value : block)
       value.offset += firstRow * value.rowBytes;
-  wave.flows.create(layout.flows, std::move(borders), arena.data(), session->spill);
+  wave.flows.create(layout.flows, std::move(borders), arena.data(), session->spill, session->check);
   wave.remote.create(std::move(remote), arena.data());
   wave.tokens.placeOf(format::idsPort) = arena.data() + layout.ids + firstRow * sizeof(int32_t);
   Session &owner = *session;
   const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
                               owner.lane().gradients, owner.subspaces, wave.remote, &states};
-  wave.blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
-                     owner.peak, owner.cancellation, owner.trace, owner.passing());
+  wave.blocks.create(memory, owner.settings, *owner.backend, arena.data() + layout.scratch, owner.weights, owner.peak,
+                     owner.cancellation, owner.trace, owner.passing(), owner.check);
 }
 
 Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {

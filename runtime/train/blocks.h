@@ -16,6 +16,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/bind.h"
 #include "runtime/train/exchange.h"
+#include "runtime/train/memory_check.h"
 #include "runtime/train/resident_weights.h"
 
 namespace mebp {
@@ -32,9 +33,9 @@ class Blocks {
 public:
   // Binds all programs that the memory and the options leave any use for. `scratch` is the running program's. The
   // trace is open where the options name a file.
-  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
+  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, unsigned char *scratch,
               ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
-              Trace &sessionTrace, Exchange *sessionExchange);
+              Trace &sessionTrace, Exchange *sessionExchange, const MemoryCheck &memoryCheck);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
@@ -97,7 +98,8 @@ private:
   const Trainables *trainables = nullptr;
   ResidentWeights *weights = nullptr;
   Backend *backend = nullptr;
-  Place arena;
+  unsigned char *arena = nullptr;
+  MemoryCheck check;
   std::vector<Programs> programs;
   const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call

@@ -8,7 +8,8 @@
 namespace mebp {
 
 void Checkpoints::create(layout::CheckpointPlan planned, std::vector<layout::Border> flowing,
-                         unsigned char *sessionMemory, SpillFile &sessionFile) {
+                         unsigned char *sessionMemory, SpillFile &sessionFile, const MemoryCheck &memoryCheck) {
+  check = memoryCheck;
   plan = std::move(planned);
   borders = std::move(flowing);
   memory = sessionMemory;
@@ -83,6 +84,11 @@ Status Checkpoints::keepOutput(uint32_t block, uint64_t rows) {
     file->writeBack(place, bytes);
   }
   return Status();
+}
+
+void Checkpoints::endInput(uint32_t block) const {
+  if (block > 0 && !plan.spilled && plan.places[block - 1] != layout::noOffset)
+    check.clear(memory + plan.places[block - 1], plan.bytes);
 }
 
 Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {

@@ -10,6 +10,7 @@
 #include "layout/checkpoints.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
+#include "runtime/train/memory_check.h"
 #include "runtime/train/rows.h"
 
 namespace mebp {
@@ -23,7 +24,7 @@ class Checkpoints {
 public:
   // The file is open where the plan needs one.
   void create(layout::CheckpointPlan planned, std::vector<layout::Border> flowing, unsigned char *sessionMemory,
-              SpillFile &sessionFile);
+              SpillFile &sessionFile, const MemoryCheck &memoryCheck);
 
   // Where a program of `block` finds a flow, where its forward writes one, and where the cotangent of that one is.
   void *inputOf(uint32_t block, std::string_view flow, bool givesGradients) const;
@@ -44,6 +45,8 @@ public:
   // Whether the input of a backward, or what a forward leaves for one, is in the file.
   bool isSpilledInput(uint32_t block) const { return block > 0 && isSpilled(block - 1); }
   bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
+  // After a backward, of its input, which nobody reads any more.
+  void endInput(uint32_t block) const;
   // Before and after a backward, of the input. The one before it will be the next.
   Status fetchInput(uint32_t block, uint64_t rows) const;
   void dropInput(uint32_t block, uint64_t rows) const;
@@ -60,6 +63,7 @@ private:
   std::vector<layout::Border> borders; // what is in a place behind each block
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
+  MemoryCheck check;
 };
 
 } // namespace mebp

@@ -8,8 +8,9 @@
 namespace mebp {
 
 void Gradients::create(const format::Bundle &content, layout::GradientPlan planned, unsigned char *sessionMemory,
-                       unsigned char *laneMemory, bool isFresh) {
+                       unsigned char *laneMemory, bool isFresh, const MemoryCheck &memoryCheck) {
   bundle = &content;
+  check = memoryCheck;
   plan = std::move(planned);
   memory = sessionMemory + plan.begin;
   scratch = laneMemory + plan.scratch;
@@ -48,6 +49,8 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
     if (contribution.last)
       if (Status status = sink.take(contribution.trainable, gradient); !status.ok())
         return status;
+    if (!contribution.isDirect)
+      check.clear(placeOf(contribution), gradientElements(*bundle, contribution.trainable) * sizeof(float));
   }
   return Status();
 }

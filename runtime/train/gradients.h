@@ -7,6 +7,7 @@
 
 #include "layout/gradients.h"
 #include "runtime/core/status.h"
+#include "runtime/train/memory_check.h"
 
 namespace mebp {
 
@@ -24,7 +25,7 @@ public:
   bool has(uint32_t block) const { return block < plan.blocks.size() && !plan.blocks[block].empty(); }
   // Fresh memory is zero.
   void create(const format::Bundle &content, layout::GradientPlan planned, unsigned char *sessionMemory,
-              unsigned char *laneMemory, bool isFresh);
+              unsigned char *laneMemory, bool isFresh, const MemoryCheck &memoryCheck);
 
   bool areKept() const { return plan.use != layout::GradientUse::Apply; }
   // Where a block's program writes its GRADIENT output of this number, counted among these.
@@ -52,6 +53,7 @@ private:
 
   const format::Bundle *bundle = nullptr;
   layout::GradientPlan plan;
+  MemoryCheck check;
   unsigned char *memory = nullptr, *scratch = nullptr;
   uint64_t ownBegin = 0; // of the sum that is added to
 };

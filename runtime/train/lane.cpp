@@ -6,7 +6,8 @@
 namespace mebp {
 
 void Lane::create(const Bundle &opened, const layout::Facts &facts, const layout::Layout &layout, uint32_t number,
-                  unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight) {
+                  unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight,
+                  const MemoryCheck &check) {
   const layout::LanePlan &plan = layout.lane;
   unsigned char *memory = sessionMemory + layout.laneOf(number);
   model = &opened.model();
@@ -15,8 +16,8 @@ void Lane::create(const Bundle &opened, const layout::Facts &facts, const layout
     batch.places[i] = plan.stepPorts[i] == layout::noOffset ? nullptr : memory + plan.stepPorts[i];
   batch.shape = stepShapeOf(opened.content());
   routed = routedBlocks(opened.content());
-  checkpoints.create(plan.checkpoints, layout::bordersOf(facts, false), memory, spill);
-  gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh);
+  checkpoints.create(plan.checkpoints, layout::bordersOf(facts, false), memory, spill, check);
+  gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh, check);
   remote.create(plan.remote, memory);
 }
 
@@ -74,6 +75,7 @@ Status Lane::runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t la
       break;
     if (Status status = blocks.backward(i, live); !status.ok())
       return status;
+    checkpoints.endInput(i);
     if (!sink || !gradients.has(i))
       continue;
     if (Status status = blocks.wait(); !status.ok())

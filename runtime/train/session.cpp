@@ -20,8 +20,13 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   settings = given;
   if (Status status = openBackend(); !status.ok())
     return status;
+  Result<MemoryCheck> checked = MemoryCheck::make(backend->followsPlacements());
+  if (!checked.ok())
+    return checked.status();
+  check = *checked;
   facts = layout::factsOf(opened.content());
-  const layout::Choice choice = choiceOf(opened.content(), given, *backend);
+  layout::Choice choice = choiceOf(opened.content(), given, *backend);
+  choice.isApart = check.isApart();
   const layout::Layout layout = layout::planSession(facts, choice);
   if (Status status = claimDevice(layout.total(), plannedDeviceBytes(opened.content().plan(), choice)); !status.ok())
     return status;
@@ -38,15 +43,15 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (spill.data())
     buffers.add(spill.data(), layout.trainables.mappedBytes, Access::Shared);
   bool isFresh = !given.memory && !given.allocator.allocate;
-  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers());
+  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers(), check);
   lanes = std::vector<Lane>(countLanes(given));
   for (uint32_t i = 0; i < lanes.size(); ++i)
-    lanes[i].create(opened, facts, layout, i, memory, isFresh, spill, flight);
+    lanes[i].create(opened, facts, layout, i, memory, isFresh, spill, flight, check);
   if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
       !status.ok())
     return status;
   squares.resize(given.clip_recompute ? trainables.count() : 0);
-  subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory);
+  subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory, check);
   if (Status status = trainables.initialize(opened); !status.ok())
     return status;
   if (Status status = openExchanges(layout); !status.ok())
@@ -54,8 +59,8 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   for (Lane &own : lanes)
     if (!given.generate_only)
       own.blocks.create({opened, buffers, own.batch, own.checkpoints, trainables, own.gradients, subspaces, own.remote},
-                        given, *backend, buffers.find(memory + layout.scratch), weights, peak, cancellation, trace,
-                        own.exchange.get());
+                        given, *backend, memory + layout.scratch, weights, peak, cancellation, trace,
+                        own.exchange.get(), check);
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
@@ -213,7 +218,7 @@ Status Session::takeMemory(uint64_t bytes) {
     memory = static_cast<unsigned char *>(settings.memory);
     return Status();
   }
-  Result<Arena> allocated = Arena::allocate(bytes, settings.allocator);
+  Result<Arena> allocated = Arena::allocate(bytes, settings.allocator, check.isOn());
   if (!allocated.ok())
     return allocated.status();
   arena = std::move(*allocated);

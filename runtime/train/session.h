@@ -132,6 +132,7 @@ private:
 
   Bundle *owner = nullptr;
   layout::Facts facts; // of it
+  MemoryCheck check;
   mebp_session_options settings = {};
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's

@@ -15,7 +15,9 @@ namespace mebp {
 // A pass that makes ranges of sketches, or sketches of ranges.
 static bool makesRanges(uint32_t pass) { return pass % 2 == 0; }
 
-void Subspaces::create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory) {
+void Subspaces::create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory,
+                       const MemoryCheck &memoryCheck) {
+  check = memoryCheck;
   plan = std::move(planned);
   seed = drawingSeed;
   memory = sessionMemory;
@@ -67,6 +69,7 @@ static std::string_view programOfPass(uint32_t pass) {
 }
 
 Status Subspaces::refresh(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const {
+  check.clear(at(0), plan.bytes);
   if (plan.isExact)
     return refreshExactly(block, multiply, trainables);
   const std::vector<layout::ThinPlaces> &all = plan.blocks[block];

@@ -13,6 +13,7 @@
 
 #include "layout/subspaces.h"
 #include "runtime/core/status.h"
+#include "runtime/train/memory_check.h"
 #include "runtime/train/trainables.h"
 
 namespace mebp {
@@ -27,7 +28,8 @@ using ThinProduct = std::function<Status(std::string_view program)>;
 
 class Subspaces {
 public:
-  void create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory);
+  void create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory,
+              const MemoryCheck &memoryCheck);
 
   float *sketchOf(uint32_t block, uint32_t trainable) const { return at(find(block, trainable).sketch); }
   float *rangeOf(uint32_t block, uint32_t trainable) const { return at(find(block, trainable).range); }
@@ -63,6 +65,7 @@ private:
   float *kept(uint64_t offset) const { return reinterpret_cast<float *>(memory + plan.sumsBegin + offset); }
 
   layout::SubspacePlan plan;
+  MemoryCheck check;
   uint64_t seed = 0;
   unsigned char *memory = nullptr;
 };

@@ -38,8 +38,10 @@ Status checkTrainables(const format::Bundle &bundle, const mebp_session_options 
 }
 
 void Trainables::create(const format::Bundle &content, layout::TrainablePlan planned, const mebp_session_options &given,
-                        unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers) {
+                        unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers,
+                        const MemoryCheck &memoryCheck) {
   bundle = &content;
+  check = memoryCheck;
   plan = std::move(planned);
   options = optionsOf(given);
   stateOptions = stateOptionsOf(given);
@@ -252,6 +254,7 @@ Status Trainables::update(uint32_t trainable, const float *gradient) {
   TrainedTensor tensor = tensorOf(trainable);
   tensor.gradient = gradient;
   tensor.workers = workers;
+  check.clear(tensor.scratch, plan.memoryEnd - plan.scratch);
   optimizer->update(options, stepsDone() + 1, tensor);
   if (Status status = storeWeight(trainable); !status.ok())
     return status;

@@ -16,6 +16,7 @@
 #include "runtime/core/spill_file.h"
 #include "runtime/core/status.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/train/memory_check.h"
 
 namespace mebp {
 
@@ -42,7 +43,8 @@ class Trainables {
 public:
   // Fresh memory is zero; the file is open where the plan needs one.
   void create(const format::Bundle &content, layout::TrainablePlan planned, const mebp_session_options &given,
-              unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers);
+              unsigned char *sessionMemory, bool isFresh, SpillFile &sessionFile, Workers *sessionWorkers,
+              const MemoryCheck &memoryCheck);
 
   // With the values that they begin with, both adapters alike: a weight of the model, or what the bundle's seed gives.
   Status initialize(Bundle &opened);
@@ -131,6 +133,7 @@ private:
 
   const format::Bundle *bundle = nullptr;
   layout::TrainablePlan plan;
+  MemoryCheck check;
   const Optimizer *optimizer = nullptr;
   const format::OptimizerTraits *traits = nullptr; // of it
   format::StateOptions stateOptions;

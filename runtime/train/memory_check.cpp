@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/memory_check.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "format/readable.h"
+#include "runtime/train/bind.h"
+
+namespace mebp {
+
+constexpr unsigned char notANumber = 0xff; // in each byte of an f32, a bf16 or an f16
+
+Result<MemoryCheck> MemoryCheck::make(bool followsPlacements) {
+  MemoryCheck check;
+  const char *named = std::getenv("MEBP_CHECK_MEMORY");
+  const std::string_view kind = named ? named : "";
+  check.apart = kind == "apart";
+  const bool isKnown = kind == "fill" || check.apart;
+  check.fills = isKnown && followsPlacements;
+  if (!kind.empty() && !isKnown)
+    return failure(MEBP_INVALID_ARGUMENT, "MEBP_CHECK_MEMORY=%s is no check; give fill or apart, or leave it out",
+                   format::readable(named).c_str());
+  return check;
+}
+
+void MemoryCheck::clear(void *memory, uint64_t bytes) const {
+  if (fills)
+    std::memset(memory, notANumber, bytes);
+}
+
+void MemoryCheck::beginOutputs(const format::Program &program, const BoundProgram &bound, const Buffers &buffers,
+                               uint64_t rows) const {
+  if (!fills)
+    return;
+  const auto first = bound.bindings.begin();
+  const auto firstOutput = first + program.inputs_size();
+  for (int i = 0; i < program.outputs_size(); ++i) {
+    const Binding &output = firstOutput[i];
+    auto liesThere = [&](const Binding &input) {
+      return input.data.buffer == output.data.buffer && input.data.offset == output.data.offset;
+    };
+    void *memory = buffers.hostOf(output.data); // null: the caller's
+    if (!memory || std::any_of(first, firstOutput, liesThere))
+      continue;
+    const format::Value &value = valueOf(program, program.outputs(i));
+    const bool isOfTokens = value.row_extent().kind() == format::Extent::TOKENS;
+    clear(memory, (isOfTokens ? std::min<uint64_t>(rows, value.rows()) : value.rows()) * rowBytesOf(value));
+  }
+}
+
+} // namespace mebp

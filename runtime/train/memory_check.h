@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shows that a session lives within its layout. Where MEBP_CHECK_MEMORY is set (docs/debugging.md), nothing that begins
+// to live finds what lay there before, and nothing that has ended can be read: both are NaN. Results are the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/status.h"
+#include "runtime/exec/buffers.h"
+
+namespace mebp {
+
+struct BoundProgram;
+
+class MemoryCheck {
+public:
+  // By the environment; refuses a value that nobody knows. A device that places values itself has memory of the host
+  // while it runs, so there nothing is filled.
+  static Result<MemoryCheck> make(bool followsPlacements);
+
+  // Also: what shares a place at different times has places apart, so that a session whose bits differ from those of
+  // one that shares has read what was another's.
+  bool isApart() const { return apart; }
+
+  bool isOn() const { return fills || apart; }
+
+  void clear(void *memory, uint64_t bytes) const;
+  // What a program is about to write anew: what comes out of it and is no place of anything that goes in. `rows`: that
+  // are live.
+  void beginOutputs(const format::Program &program, const BoundProgram &bound, const Buffers &buffers,
+                    uint64_t rows) const;
+
+private:
+  bool fills = false, apart = false;
+};
+
+} // namespace mebp
