@@ -28,6 +28,7 @@ section oldest scripts/test_oldest.sh
 section swift scripts/test_swift.sh
 section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
+section memory .venv/bin/python -m pytest test/e2e/test_memory_check.py
 section budgets .venv/bin/python -m pytest test/e2e/test_budget.py
 section split .venv/bin/python -m pytest test/e2e/test_split_faults.py
 section data .venv/bin/python -m pytest test/e2e/test_large_data.py

@@ -13,13 +13,19 @@ namespace mebp {
 
 namespace {
 
+// Null for what comes with a parameter, as its projector.
+const format::Parameter *weightOf(const format::Block &block, const format::Port &input) {
+  const format::Parameter *parameter =
+      input.kind() == format::Port::PARAMETER ? findParameter(block, input.name()) : nullptr;
+  return parameter && parameter->has_weight() ? parameter : nullptr;
+}
+
 class Reader {
 public:
   Reader(const format::Program &program, const format::Block &block) : program(program) {
     mapped.resize(static_cast<size_t>(program.values_size()));
     for (const format::Port &input : program.inputs())
-      if (input.kind() == format::Port::PARAMETER)
-        mapped[input.value()] = findParameter(block, input.name())->has_weight();
+      mapped[input.value()] = weightOf(block, input) != nullptr;
   }
 
   void visit(const format::Repeated<format::Step> &steps) {
@@ -96,8 +102,8 @@ std::vector<bool> findExpertWeights(const format::Bundle &bundle, const format::
         return;
       const int32_t weight = kernel.operands(format::findOperand(signature, "w"));
       for (const format::Port &input : program.inputs())
-        if (input.kind() == format::Port::PARAMETER && static_cast<int32_t>(input.value()) == weight)
-          if (const format::Parameter *parameter = findParameter(block, input.name()); parameter->has_weight())
+        if (static_cast<int32_t>(input.value()) == weight)
+          if (const format::Parameter *parameter = weightOf(block, input))
             found[parameter->weight()] = true;
     });
   }

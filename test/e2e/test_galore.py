@@ -284,6 +284,14 @@ def test_the_runtime_alone_takes_the_bundle_s_optimizer(tmp_path, options):
     assert [line["loss"] for line in lines[:-1]] == pytest.approx([session.step(ids, ids).loss for _ in range(3)])
 
 
+def test_resident_weights_may_be_limited(tmp_path):
+    """A projector is an input as weights are, and lies elsewhere."""
+    model, bundle = make(tmp_path)
+    ids = models.token_ids(model, BATCH, SEQUENCE).numpy()
+    limited, free = mebp.Session(bundle, resident_limit="4MB"), mebp.Session(bundle)
+    assert limited.step(ids, ids).loss == free.step(ids, ids).loss
+
+
 def test_other_optimizers_and_bundles_are_refused(tmp_path):
     _, bundle = make(tmp_path)
     with pytest.raises(mebp.Error) as refused:

@@ -32,6 +32,7 @@ from support.textmodel import make_tokenizer
 SIZES = {"hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 18,
          "intermediate_size": 40, "vocab_size": 61}  # fmt: skip
 SMALL = {**SIZES, "hidden_size": 20, "head_dim": 10, "intermediate_size": 24}  # of whom all weights are trained
+DEEP = {**SMALL, "hidden_size": 8, "head_dim": 4, "intermediate_size": 8, "num_hidden_layers": 7, "vocab_size": 20}
 TEXT = {**SMALL, "vocab_size": 264, "tie_word_embeddings": True}
 ENCODER = {name: value for name, value in SIZES.items() if name not in ("head_dim", "num_key_value_heads")}
 EXPERTS = {**SMALL, "moe_intermediate_size": 16, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
@@ -129,6 +130,8 @@ CASES: dict[str, Case] = {
     "some-otherwise": Case(steps(), options={"weights_for": {"*.layers.0.*": "bf16", "lm_head": "int8"}}),
     # What a plan chooses.
     "chunks": Case(steps(), options={"chunk_size": 7, "checkpoint_spacing": 2}),
+    "spaced": Case(steps(lambda seed: batch(seed, vocabulary=20)), model=DEEP,
+                   options={"checkpoint_spacing": 3, "lora": mebp.LoRA(rank=1, targets=["o_proj"])}),
     "kept": Case(steps(), options={"memory_budget": "16MB", "spill": "none"}),
     "spilled": Case(steps(spills=True), options={"spill": "checkpoints"}),
     "all-spilled": Case(steps(spills=True), options={"spill": "all"}),
