@@ -28,8 +28,8 @@ static constexpr char valueHeadName[] = "/value_head.safetensors";
 // The adapter that it is on, where that is not the policy's.
 static constexpr char valueAdapterName[] = "/value_adapter.safetensors";
 
-Status checkLora(const Session &session) {
-  if (session.bundle().model().lora().rank() > 0)
+Status checkLora(const Engine &engine) {
+  if (engine.bundle().model().lora().rank() > 0)
     return Status();
   return failure(MEBP_UNSUPPORTED, "the bundle was compiled with --train full, so it has no adapter; mebp train "
                                    "--model-out and Session.save_model write the model itself");
@@ -70,63 +70,63 @@ static Numbers numbersOf(const format::Bundle &bundle, bool ofValueHead) {
   return numbers;
 }
 
-static Status writeAsLora(const LoraForm &form, const Session &session, const std::string &folder) {
+static Status writeAsLora(const LoraForm &form, const Engine &engine, const std::string &folder) {
   FileReplacement file(folder + tensorsName);
   std::vector<TensorHead> matrices;
-  for (const format::Trainable &trainable : session.bundle().content().trainables())
+  for (const format::Trainable &trainable : engine.bundle().content().trainables())
     for (TensorHead &head : form.heads(trainable))
       matrices.push_back(std::move(head));
   std::string head = safetensorsHead(matrices, {{"format", "pt"}});
   file.write(head.data(), head.size());
   std::vector<float> values;
-  for (uint32_t i = 0; i < session.trainables.count(); ++i) {
-    values.resize(session.trainables.elements(i));
-    if (Status status = session.trainables.read(i, values.data()); !status.ok())
+  for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
+    values.resize(engine.trainables.elements(i));
+    if (Status status = engine.trainables.read(i, values.data()); !status.ok())
       return status;
-    form.write(session.bundle().content().trainables(static_cast<int>(i)), values, file);
+    form.write(engine.bundle().content().trainables(static_cast<int>(i)), values, file);
   }
   return finish(file);
 }
 
-static Status writeFile(const Session &session, Adapter of, const Numbers &numbers, const SafeMetadata &metadata,
+static Status writeFile(const Engine &engine, Adapter of, const Numbers &numbers, const SafeMetadata &metadata,
                         const std::string &path) {
   FileReplacement file(path);
   std::vector<TensorHead> matrices;
   for (uint32_t i : numbers) {
-    const format::Bundle &bundle = session.bundle().content();
+    const format::Bundle &bundle = engine.bundle().content();
     matrices.push_back(headOf(bundle, bundle.trainables(static_cast<int>(i))));
   }
   std::string head = safetensorsHead(matrices, metadata);
   file.write(head.data(), head.size());
   std::vector<float> values;
   for (uint32_t i : numbers) {
-    values.resize(session.trainables.elements(i));
-    if (Status status = session.trainables.read(i, of, values.data()); !status.ok())
+    values.resize(engine.trainables.elements(i));
+    if (Status status = engine.trainables.read(i, of, values.data()); !status.ok())
       return status;
     file.write(values.data(), values.size() * sizeof(float));
   }
   return finish(file);
 }
 
-static Status writeTensors(const Session &session, const std::string &folder) {
-  const format::Bundle &bundle = session.bundle().content();
+static Status writeTensors(const Engine &engine, const std::string &folder) {
+  const format::Bundle &bundle = engine.bundle().content();
   const SafeMetadata plain = {{"format", "pt"}};
-  const bool hasOwn = session.trainables.hasValueAdapter();
+  const bool hasOwn = engine.trainables.hasValueAdapter();
   const Adapter ofValues = hasOwn ? Adapter::Value : Adapter::Policy;
   if (const Numbers numbers = numbersOf(bundle, true); !numbers.empty())
-    if (Status status = writeFile(session, ofValues, numbers, plain, folder + valueHeadName); !status.ok())
+    if (Status status = writeFile(engine, ofValues, numbers, plain, folder + valueHeadName); !status.ok())
       return status;
   if (hasOwn)
-    if (Status status = writeFile(session, ofValues, numbersOf(bundle, false), plain, folder + valueAdapterName);
+    if (Status status = writeFile(engine, ofValues, numbersOf(bundle, false), plain, folder + valueAdapterName);
         !status.ok())
       return status;
   const SafeMetadata metadata = hasDrawnFactors(bundle) ? metadataOfDrawn(bundle) : plain;
   if (Status status =
-          writeFile(session, Adapter::Policy, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
+          writeFile(engine, Adapter::Policy, numbersOf(bundle, false), metadata, folder + ownTensorsName(bundle));
       !status.ok())
     return status;
   const LoraForm *form = loraFormOf(bundle);
-  return form ? writeAsLora(*form, session, folder) : Status();
+  return form ? writeAsLora(*form, engine, folder) : Status();
 }
 
 static Status writeConfig(const std::string &text, const std::string &folder) {
@@ -172,11 +172,11 @@ static Status linkOthers(const std::string &folder, const format::FolderReplacem
 }
 
 // An adapter of other settings is in the folder: the two files may not change one after the other.
-static Status replaceAdapter(const Session &session, const std::string &text, const std::string &folder) {
+static Status replaceAdapter(const Engine &engine, const std::string &text, const std::string &folder) {
   format::FolderReplacement fresh(folder);
   if (int reason = fresh.open())
     return systemFailure(folder, "make a folder beside it", reason);
-  if (Status status = writeTensors(session, fresh.file("")); !status.ok())
+  if (Status status = writeTensors(engine, fresh.file("")); !status.ok())
     return status;
   if (Status status = writeConfig(text, fresh.file("")); !status.ok())
     return status;
@@ -188,37 +188,37 @@ static Status replaceAdapter(const Session &session, const std::string &text, co
 }
 
 // The tensors alone change where the settings stay; where there are none yet, they make it an adapter, and come last.
-Status saveAdapter(const Session &session, const std::string &folder) {
-  if (Status status = checkLora(session); !status.ok())
+Status saveAdapter(const Engine &engine, const std::string &folder) {
+  if (Status status = checkLora(engine); !status.ok())
     return status;
-  if (Status status = session.trainables.checkSaves(); !status.ok())
+  if (Status status = engine.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
-  const std::string text = adapterConfig(session.bundle().content());
+  const std::string text = adapterConfig(engine.bundle().content());
   Result<std::string> settings = readFile(folder + configName, 1 << 20);
   if (!settings.ok() && settings.status().code() != MEBP_NOT_FOUND)
     return settings.status();
-  const format::Bundle &bundle = session.bundle().content();
+  const format::Bundle &bundle = engine.bundle().content();
   const bool hasOtherValues = (numbersOf(bundle, true).empty() && fileSize(folder + valueHeadName).ok()) ||
-                              (!session.trainables.hasValueAdapter() && fileSize(folder + valueAdapterName).ok());
+                              (!engine.trainables.hasValueAdapter() && fileSize(folder + valueAdapterName).ok());
   if (settings.ok() && (*settings != text || hasOtherKind(bundle, folder) || hasOtherValues))
-    return replaceAdapter(session, text, folder);
-  if (Status status = writeTensors(session, folder); !status.ok() || settings.ok())
+    return replaceAdapter(engine, text, folder);
+  if (Status status = writeTensors(engine, folder); !status.ok() || settings.ok())
     return status;
   return writeConfig(text, folder);
 }
 
-uint64_t adapterDiskBytes(const Session &session, const std::string &folder) {
+uint64_t adapterDiskBytes(const Engine &engine, const std::string &folder) {
   uint64_t elements = 0;
-  const LoraForm *form = loraFormOf(session.bundle().content());
-  for (const format::Trainable &trainable : session.bundle().content().trainables()) {
+  const LoraForm *form = loraFormOf(engine.bundle().content());
+  for (const format::Trainable &trainable : engine.bundle().content().trainables()) {
     elements += static_cast<uint64_t>(trainable.rows()) * trainable.columns();
     if (form)
       for (const TensorHead &head : form->heads(trainable))
         elements += head.shape[0] * head.shape[1];
   }
-  elements *= session.trainables.hasValueAdapter() ? 2 : 1;
+  elements *= engine.trainables.hasValueAdapter() ? 2 : 1;
   uint64_t needed = 2 * elements * sizeof(float);
   Result<uint64_t> there = fileSize(folder + tensorsName);
   return there.ok() ? needed - std::min(needed, *there) : needed;
@@ -291,13 +291,13 @@ static Status open(const std::string &path, Matched &out, SafeMetadata *metadata
   return readSafetensors(out.file, "save the adapter again", out.tensors, metadata).in(path);
 }
 
-static Status take(Session &session, const Matched &matched) {
+static Status take(Engine &engine, const Matched &matched) {
   std::vector<float> values;
   for (size_t i = 0; i < matched.numbers.size(); ++i) {
-    values.assign(session.trainables.elements(matched.numbers[i]), 0.0f);
+    values.assign(engine.trainables.elements(matched.numbers[i]), 0.0f);
     if (!matched.values.empty())
       widen(*matched.values[i], values.data());
-    if (Status status = session.trainables.write(matched.numbers[i], values.data()); !status.ok())
+    if (Status status = engine.trainables.write(matched.numbers[i], values.data()); !status.ok())
       return status;
   }
   return matched.file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
@@ -341,16 +341,16 @@ static Status matchValueHead(const format::Bundle &bundle, Matched &out) {
   return Status();
 }
 
-Status loadAdapter(Session &session, const std::string &folder) {
-  if (Status status = checkLora(session); !status.ok())
+Status loadAdapter(Engine &engine, const std::string &folder) {
+  if (Status status = checkLora(engine); !status.ok())
     return status;
   Result<std::string> config = readFile(folder + configName, 1 << 20);
   if (!config.ok())
     return config.status();
-  const format::Bundle &bundle = session.bundle().content();
+  const format::Bundle &bundle = engine.bundle().content();
   // The one in use is replaced. A head that is on an adapter of its own comes with that one alone.
   const bool hasValueAdapter = fileSize(folder + valueAdapterName).ok();
-  const bool takesValues = session.trainables.adapterInUse() == Adapter::Value && hasValueAdapter;
+  const bool takesValues = engine.trainables.adapterInUse() == Adapter::Value && hasValueAdapter;
   const std::string path = folder + (takesValues ? valueAdapterName : ownTensorsName(bundle));
   if (const format::AdapterTraits &kind = kindOf(bundle);
       kind.isRemote && fileSize(path).status().code() == MEBP_NOT_FOUND)
@@ -377,8 +377,8 @@ Status loadAdapter(Session &session, const std::string &folder) {
     if (!status.ok())
       return status;
   }
-  Status status = take(session, adapter).in(path);
-  return status.ok() ? take(session, valueHead).in(valuePath) : status;
+  Status status = take(engine, adapter).in(path);
+  return status.ok() ? take(engine, valueHead).in(valuePath) : status;
 }
 
 } // namespace mebp

@@ -4,16 +4,16 @@
 #pragma once
 
 #include "runtime/core/status.h"
-#include "runtime/train/session.h"
+#include "runtime/train/engine.h"
 
 namespace mebp {
 
 // Whether what the bundle trains is an adapter.
-Status checkLora(const Session &session);
-Status saveAdapter(const Session &session, const std::string &folder);
+Status checkLora(const Engine &engine);
+Status saveAdapter(const Engine &engine, const std::string &folder);
 // The most that saving it there adds to the disk: the new one beside the old.
-uint64_t adapterDiskBytes(const Session &session, const std::string &folder);
+uint64_t adapterDiskBytes(const Engine &engine, const std::string &folder);
 // Changes the session only where the whole folder fits it.
-Status loadAdapter(Session &session, const std::string &folder);
+Status loadAdapter(Engine &engine, const std::string &folder);
 
 } // namespace mebp

@@ -42,7 +42,7 @@ mebp_code mebp_generation_create(mebp_session *session, mebp_generation **out, m
   return withSession(session, error, {{"out", out}}, [&](Session &used) {
     auto created = std::make_unique<mebp_generation>();
     created->session = session;
-    Status status = created->generation.create(used);
+    Status status = created->generation.create(used.engine);
     if (status.ok()) {
       ++session->generations;
       *out = created.release();
@@ -64,10 +64,10 @@ static mebp_code generates(mebp_generation *generation, mebp_error *error, std::
   if (!generation)
     return guarded(error, {{"generation", nullptr}}, [] { return Status(); });
   return withSession(generation->session, error, arguments, [&](Session &used) {
-    used.cancellation.heed(true);
+    used.engine.cancellation.heed(true);
     Status status = body(generation->generation);
     if (status.code() == MEBP_CANCELLED)
-      used.cancellation.settle();
+      used.engine.cancellation.settle();
     return status;
   });
 }

@@ -31,11 +31,11 @@ struct mebp_session {
   std::forward_list<std::string> lines;
 
   void tell(const mebp::Session &of) {
-    kernels = of.kernels();
-    if (of.notes.empty()) {
+    kernels = of.engine.kernels();
+    if (of.engine.notes.empty()) {
       notes = "";
     } else {
-      lines.push_front(of.notes);
+      lines.push_front(of.engine.notes);
       notes = lines.front().c_str();
     }
   }

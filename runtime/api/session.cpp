@@ -84,7 +84,8 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
 void mebp_session_destroy(mebp_session *session) { delete session; }
 
 mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_rate, mebp_error *error) {
-  return withSession(session, error, {}, [&](Session &used) { return used.trainables.setLearningRate(learning_rate); });
+  return withSession(session, error, {},
+                     [&](Session &used) { return used.engine.trainables.setLearningRate(learning_rate); });
 }
 
 uint64_t mebp_session_steps(const mebp_session *session) { return session ? session->steps.load() : 0; }
@@ -93,14 +94,15 @@ mebp_code mebp_session_refreshes(const mebp_session *session, uint64_t *made, ui
                                  mebp_error *error) {
   return withSession(session, error, {{"made", made}, {"of_fixed_interval", of_fixed_interval}},
                      [&](const Session &used) {
-                       used.trainables.countRefreshes(*made, *of_fixed_interval);
+                       used.engine.trainables.countRefreshes(*made, *of_fixed_interval);
                        return Status();
                      });
 }
 
 mebp_code mebp_session_count_crossed(const mebp_session *session, mebp_session_crossed *out, mebp_error *error) {
-  return withSession(session, error, {{"out", out}},
-                     [&](const Session &used) { return writeSized(used.countCrossed(), out), Status(); });
+  return withSession(session, error, {{"out", out}}, [&](const Session &used) {
+    return writeSized(used.engine.otherHalf.countCrossed(), out), Status();
+  });
 }
 
 const char *mebp_session_kernels(const mebp_session *session) { return session ? session->kernels.load() : nullptr; }
@@ -108,27 +110,28 @@ const char *mebp_session_kernels(const mebp_session *session) { return session ?
 static Status checkCount(const Session &session, uint32_t index, uint64_t count, uint64_t needed) {
   if (count == needed)
     return Status();
-  return failure(MEBP_INVALID_ARGUMENT, "'%s' has %llu elements, not %llu", session.trainables.nameOf(index).c_str(),
-                 static_cast<unsigned long long>(needed), static_cast<unsigned long long>(count));
+  return failure(MEBP_INVALID_ARGUMENT, "'%s' has %llu elements, not %llu",
+                 session.engine.trainables.nameOf(index).c_str(), static_cast<unsigned long long>(needed),
+                 static_cast<unsigned long long>(count));
 }
 
 static Status checkIndex(const Session &session, uint32_t index) {
-  if (index >= session.trainables.count())
+  if (index >= session.engine.trainables.count())
     return failure(MEBP_INVALID_ARGUMENT, "trainable %u does not exist; the bundle has %u", index,
-                   session.trainables.count());
+                   session.engine.trainables.count());
   return Status();
 }
 
 static Status checkTrainable(const Session &session, uint32_t index, uint64_t count) {
   Status status = checkIndex(session, index);
-  return status.ok() ? checkCount(session, index, count, session.trainables.elements(index)) : status;
+  return status.ok() ? checkCount(session, index, count, session.engine.trainables.elements(index)) : status;
 }
 
 mebp_code mebp_session_read_trainable(const mebp_session *session, uint32_t index, float *out, uint64_t count,
                                       mebp_error *error) {
   return withSession(session, error, {{"out", out}}, [&](const Session &used) {
     Status status = checkTrainable(used, index, count);
-    return status.ok() ? used.trainables.read(index, out) : status;
+    return status.ok() ? used.engine.trainables.read(index, out) : status;
   });
 }
 
@@ -136,7 +139,7 @@ mebp_code mebp_session_write_trainable(mebp_session *session, uint32_t index, co
                                        mebp_error *error) {
   return withSession(session, error, {{"values", values}}, [&](Session &used) {
     Status status = checkTrainable(used, index, count);
-    return status.ok() ? used.trainables.write(index, values) : status;
+    return status.ok() ? used.engine.trainables.write(index, values) : status;
   });
 }
 
@@ -145,35 +148,36 @@ mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index
   return withSession(session, error, {{"out", out}}, [&](const Session &used) {
     if (Status status = checkIndex(used, index); !status.ok())
       return status;
-    if (Status status = checkCount(used, index, count, used.trainables.gradientElements(index)); !status.ok())
+    if (Status status = checkCount(used, index, count, used.engine.trainables.gradientElements(index)); !status.ok())
       return status;
-    if (!used.hasGradients())
+    if (!used.engine.held.gradients)
       return failure(MEBP_INVALID_ARGUMENT,
                      "there is no gradient yet; create the session with return_gradients and run a step first");
-    std::memcpy(out, used.gradient(index), count * sizeof(float));
+    std::memcpy(out, used.engine.lane().gradients.of(index), count * sizeof(float));
     return Status();
   });
 }
 
 mebp_code mebp_session_save_adapter(const mebp_session *session, const char *folder, mebp_error *error) {
   return withSession(session, error, {{"folder", folder}},
-                     [&](const Session &used) { return saveAdapter(used, folder); });
+                     [&](const Session &used) { return saveAdapter(used.engine, folder); });
 }
 
 mebp_code mebp_session_load_adapter(mebp_session *session, const char *folder, mebp_error *error) {
-  return withSession(session, error, {{"folder", folder}}, [&](Session &used) { return loadAdapter(used, folder); });
+  return withSession(session, error, {{"folder", folder}},
+                     [&](Session &used) { return loadAdapter(used.engine, folder); });
 }
 
 mebp_code mebp_session_save_state(const mebp_session *session, const char *folder, const void *user,
                                   uint64_t user_bytes, mebp_error *error) {
   return withSession(session, error, {{"folder", folder}}, [&](const Session &used) {
     Status status = user_bytes ? checkArguments({{"user", user}}) : Status();
-    return status.ok() ? saveState(used, folder, user, user_bytes) : status;
+    return status.ok() ? saveState(used.engine, folder, user, user_bytes) : status;
   });
 }
 
 bool mebp_session_is_poisoned(const mebp_session *session) {
-  return session && session->session && !session->session->trainables.checkSaves().ok();
+  return session && session->session && !session->session->engine.trainables.checkSaves().ok();
 }
 
 mebp_code mebp_session_check_space(const mebp_session *session, const char *state_folder, const char *adapter_folder,
@@ -181,11 +185,11 @@ mebp_code mebp_session_check_space(const mebp_session *session, const char *stat
   return withSession(session, error, {}, [&](const Session &used) {
     std::vector<DiskUse> uses;
     if (state_folder)
-      uses.push_back({state_folder, stateDiskBytes(used, state_folder)});
-    if (Status status = adapter_folder ? checkLora(used) : Status(); !status.ok())
+      uses.push_back({state_folder, stateDiskBytes(used.engine, state_folder)});
+    if (Status status = adapter_folder ? checkLora(used.engine) : Status(); !status.ok())
       return status;
     if (adapter_folder)
-      uses.push_back({adapter_folder, adapterDiskBytes(used, adapter_folder)});
+      uses.push_back({adapter_folder, adapterDiskBytes(used.engine, adapter_folder)});
     return checkSpace(uses);
   });
 }
@@ -201,10 +205,10 @@ mebp_code mebp_session_load_state(mebp_session *session, const char *folder, voi
   return withSession(session, error, {{"folder", folder}}, [&](Session &used) {
     Status status = user ? checkArguments({{"user_bytes", user_bytes}}) : Status();
     if (status.ok())
-      status = loadState(used, folder, user, user_bytes);
+      status = loadState(used.engine, folder, user, user_bytes);
     if (status.ok())
       session->tell(used);
-    session->steps = used.trainables.steps();
+    session->steps = used.engine.trainables.steps();
     return status;
   });
 }
@@ -226,7 +230,7 @@ mebp_code mebp_session_pause(mebp_session *session, const char *folder, const vo
     if (status.ok() && user_bytes)
       status = checkArguments({{"user", user}});
     if (status.ok())
-      status = saveState(used, folder, user, user_bytes);
+      status = saveState(used.engine, folder, user, user_bytes);
     if (!status.ok())
       return status;
     session->pausedIn = folder;
@@ -244,12 +248,12 @@ mebp_code mebp_session_resume(mebp_session *session, mebp_error *error) {
     std::unique_ptr<Session> opened;
     if (Status status = openSession(*session, opened); !status.ok())
       return status;
-    if (Status status = loadState(*opened, session->pausedIn, nullptr, nullptr); !status.ok())
+    if (Status status = loadState(opened->engine, session->pausedIn, nullptr, nullptr); !status.ok())
       return status;
-    if (opened->trainables.steps() != session->steps)
+    if (opened->engine.trainables.steps() != session->steps)
       return failure(MEBP_INCOMPATIBLE,
                      "%s: has the state of step %llu, and the session was paused after step %llu; put that state back",
-                     session->pausedIn.c_str(), static_cast<unsigned long long>(opened->trainables.steps()),
+                     session->pausedIn.c_str(), static_cast<unsigned long long>(opened->engine.trainables.steps()),
                      static_cast<unsigned long long>(session->steps));
     session->session = std::move(opened);
     session->tell(*session->session);

@@ -22,10 +22,10 @@ template <typename Body>
 static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer_list<Argument> arguments,
                       const Body &body) {
   return withSession(session, error, arguments, [&](Session &used) {
-    used.cancellation.heed(true);
-    Status status = used.withServer([&] { return body(used); }); // nothing has changed before it is whole
+    used.engine.cancellation.heed(true);
+    Status status = used.engine.otherHalf.call([&] { return body(used); }); // nothing has changed before it is whole
     if (status.code() == MEBP_CANCELLED)
-      used.cancellation.settle();
+      used.engine.cancellation.settle();
     return status;
   });
 }
@@ -106,8 +106,9 @@ mebp_code mebp_session_score(mebp_session *session, const int32_t *ids, const in
                              uint32_t sequence, const mebp_scoring *scoring, const mebp_scores *out,
                              mebp_error *error) {
   const mebp_batch given = {ids, labels, batch, sequence};
-  return scores(session, given, scoring, out, error,
-                [&](Session &used, const Scoring &how, const mebp_scores &to) { return used.score(given, how, to); });
+  return scores(session, given, scoring, out, error, [&](Session &used, const Scoring &how, const mebp_scores &to) {
+    return used.sequences.score(given, how, to);
+  });
 }
 
 mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
@@ -115,12 +116,12 @@ mebp_code mebp_session_begin_sequence(mebp_session *session, const int32_t *ids,
                                       mebp_error *error) {
   const mebp_batch given = {ids, labels, batch, sequence};
   return scores(session, given, scoring, out, error, [&](Session &used, const Scoring &how, const mebp_scores &to) {
-    return used.beginSequence(given, how, to);
+    return used.sequences.begin(given, how, to);
   });
 }
 
 bool mebp_session_has_open_sequence(const mebp_session *session) {
-  return session && session->session && session->session->hasOpenSequence();
+  return session && session->session && session->session->engine.held.isOpen;
 }
 
 mebp_code mebp_session_end_sequence(mebp_session *session, const mebp_coefficients *coefficients, bool pending,
@@ -129,12 +130,12 @@ mebp_code mebp_session_end_sequence(mebp_session *session, const mebp_coefficien
     mebp_coefficients given;
     mebp_coefficients_init(&given);
     Status status = readSized("mebp_coefficients", coefficients, given);
-    return status.ok() ? used.endSequence(given, pending) : status;
+    return status.ok() ? used.sequences.end(given, pending) : status;
   });
 }
 
 mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *error) {
-  return withSession(session, error, {}, [&](Session &used) { return used.settle(factor); });
+  return withSession(session, error, {}, [&](Session &used) { return used.sequences.settle(factor); });
 }
 
 mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error) {
@@ -143,7 +144,7 @@ mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, me
       return status;
     mebp_step_result own = {};
     Status status = used.applySums(own);
-    session->steps = used.trainables.steps();
+    session->steps = used.engine.trainables.steps();
     if (status.ok())
       writeSized(own, result);
     return status;
@@ -152,14 +153,14 @@ mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, me
 
 mebp_code mebp_session_discard(mebp_session *session, mebp_error *error) {
   return withSession(session, error, {}, [&](Session &used) {
-    used.discard();
+    used.sequences.discard();
     return Status();
   });
 }
 
 mebp_code mebp_session_use_value_adapter(mebp_session *session, bool uses, mebp_error *error) {
   return withSession(session, error, {},
-                     [&](Session &used) { return used.useAdapter(uses ? Adapter::Value : Adapter::Policy); });
+                     [&](Session &used) { return used.sequences.useAdapter(uses ? Adapter::Value : Adapter::Policy); });
 }
 
 static mebp_code gradientsOf(mebp_session *session, const Tokens &given, const Objective &objective, double *loss,
@@ -213,7 +214,7 @@ static mebp_code stepOf(mebp_session *session, const Batches &batches, const Obj
       return status;
     mebp_step_result own = {};
     status = used.step(batches, objective, own);
-    session->steps = used.trainables.steps();
+    session->steps = used.engine.trainables.steps();
     if (status.ok())
       writeSized(own, result);
     return status;
@@ -240,11 +241,11 @@ mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *b
 
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
   return withSession(session, error, {{"gradients", gradients}}, [&](Session &used) {
-    for (uint32_t i = 0; i < used.trainables.count(); ++i)
+    for (uint32_t i = 0; i < used.engine.trainables.count(); ++i)
       if (Status status = checkArguments({{"gradients[i]", gradients[i]}}); !status.ok())
         return status;
     Status status = used.applyGradients(gradients);
-    session->steps = used.trainables.steps();
+    session->steps = used.engine.trainables.steps();
     return status;
   });
 }

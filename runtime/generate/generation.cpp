@@ -10,8 +10,8 @@
 
 namespace mebp {
 
-Status Generation::create(Session &owner) {
-  session = &owner;
+Status Generation::create(Engine &owner) {
+  engine = &owner;
   const format::Bundle &content = owner.bundle().content();
   if (content.model().positions() == 0)
     return failure(MEBP_UNSUPPORTED,
@@ -38,7 +38,7 @@ Status Generation::create(Session &owner) {
 
 // From a row of the layout's memory on.
 void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states) {
-  std::vector<layout::Border> borders = layout::bordersOf(session->facts, true);
+  std::vector<layout::Border> borders = layout::bordersOf(engine->facts, true);
   for (layout::Border &border : borders)
     for (layout::Flow &flow : border.flows)
       flow.offset += firstRow * flow.rowBytes;
@@ -46,10 +46,10 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
   for (std::vector<layout::RemoteValue> &block : remote.blocks)
     for (layout::RemoteValue &value : block)
       value.offset += firstRow * value.rowBytes;
-  wave.flows.create(layout.flows, std::move(borders), arena.data(), session->spill, session->check);
+  wave.flows.create(layout.flows, std::move(borders), arena.data(), engine->spill, engine->check);
   wave.remote.create(std::move(remote), arena.data());
   wave.tokens.placeOf(format::idsPort) = arena.data() + layout.ids + firstRow * sizeof(int32_t);
-  Session &owner = *session;
+  Engine &owner = *engine;
   const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
                               owner.lane().gradients, owner.subspaces, wave.remote, &states};
   wave.blocks.create(memory, owner.settings, *owner.backend, arena.data() + layout.scratch, owner.weights, owner.peak,
@@ -57,7 +57,7 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
 }
 
 Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {
-  const format::Model &model = session->bundle().content().model();
+  const format::Model &model = engine->bundle().content().model();
   if (sequences == 0 || count == 0)
     return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one token, not %u x %u", sequences, count);
   if (sequences > model.batch())
@@ -85,7 +85,7 @@ Status Generation::append(const int32_t *ids, uint32_t sequences, uint32_t count
   batch = sequences;
   const uint32_t before = length;
   remember(ids, count);
-  return session->withServer([&]() -> Status {
+  return engine->otherHalf.call([&]() -> Status {
     if (Status status = catchUp(before); !status.ok())
       return status;
     if (Status status = extend(ids, count, count); !status.ok())
@@ -96,9 +96,9 @@ Status Generation::append(const int32_t *ids, uint32_t sequences, uint32_t count
 
 // Of a device that has a server, which may forget.
 void Generation::remember(const int32_t *ids, uint32_t count) {
-  if (!session->passing())
+  if (!engine->passing())
     return;
-  const uint32_t positions = session->bundle().content().model().positions();
+  const uint32_t positions = engine->bundle().content().model().positions();
   for (uint32_t item = 0; item < batch; ++item)
     std::memcpy(history() + static_cast<size_t>(item) * positions + length, ids + static_cast<size_t>(item) * count,
                 count * sizeof(int32_t));
@@ -106,24 +106,24 @@ void Generation::remember(const int32_t *ids, uint32_t count) {
 
 // Where the server has not the keys and values of what came before, they are computed again, as those of a prompt.
 Status Generation::catchUp(uint32_t before) {
-  Exchange *exchange = session->passing();
+  Exchange *exchange = engine->passing();
   if (!exchange || exchange->isDecoding(this))
     return Status();
   exchange->beginDecoding(this);
   length = written = 0;
-  return extend(history(), session->bundle().content().model().positions(), before);
+  return extend(history(), engine->bundle().content().model().positions(), before);
 }
 
 // `ids` points to the first sequence's; those of the next one lie `stride` further.
 Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
-  const uint32_t most = std::min(layout.rows / batch, session->bundle().content().model().sequence());
+  const uint32_t most = std::min(layout.rows / batch, engine->bundle().content().model().sequence());
   drafted = 0;
   uint32_t taken = 0;
   for (uint32_t done = 0; done < count; done += taken) {
     taken = std::min(most, count - done);
     if (count - done - taken == 1 && taken > 2)
       --taken; // so that two are left
-    const uint32_t first = session->passing() ? format::firstWave(layout.rows, batch, taken) : 0;
+    const uint32_t first = engine->passing() ? format::firstWave(layout.rows, batch, taken) : 0;
     Status status = first ? stepInWaves(ids + done, stride, first, taken) : step(ids + done, stride, {batch, taken});
     if (!status.ok())
       return status;
@@ -143,7 +143,7 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
   batch = 1;
   const uint32_t before = length;
   remember(ids, count);
-  return session->withServer([&]() -> Status {
+  return engine->otherHalf.call([&]() -> Status {
     if (Status status = catchUp(before); !status.ok())
       return status;
     if (Status status = step(ids, count, {batch, count, true}); !status.ok())
@@ -154,7 +154,7 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
 }
 
 uint32_t Generation::mostDrafted() const {
-  return std::min(layout.rows, session->bundle().content().model().sequence());
+  return std::min(layout.rows, engine->bundle().content().model().sequence());
 }
 
 Status Generation::draftLogits(uint32_t number, float *logits) {
@@ -170,7 +170,7 @@ Status Generation::take(Wave &wave, const int32_t *ids, uint32_t stride, uint32_
   for (uint32_t item = 0; item < batch; ++item)
     std::memcpy(own + static_cast<size_t>(item) * count, ids + static_cast<size_t>(item) * stride,
                 count * sizeof(int32_t));
-  const uint32_t vocabulary = session->bundle().content().model().vocabulary();
+  const uint32_t vocabulary = engine->bundle().content().model().vocabulary();
   for (uint32_t i = 0; i < batch * count; ++i) // the copy: the caller's own may have changed since
     if (static_cast<uint32_t>(own[i]) >= vocabulary)
       return failure(MEBP_OUT_OF_RANGE, "token %d is beyond the vocabulary of %u", own[i], vocabulary);
@@ -192,7 +192,7 @@ Status Generation::step(const int32_t *ids, uint32_t stride, LiveShape live) {
     return status;
   length += count;
   if (count > 1 && !live.isDraft)
-    session->peak.sample();
+    engine->peak.sample();
   return Status();
 }
 
@@ -212,13 +212,13 @@ Rows Generation::allRows(uint32_t count) {
 
 // Of a server, which gives no others.
 Status Generation::askFor(Rows rows) {
-  const format::Bundle &content = session->bundle().content();
+  const format::Bundle &content = engine->bundle().content();
   if (!content.has_split())
     return Status();
-  if (!session->passing())
+  if (!engine->passing())
     return noServer(content);
-  if (session->passing()->isDevice())
-    session->passing()->select(rows);
+  if (engine->passing()->isDevice())
+    engine->passing()->select(rows);
   return Status();
 }
 
@@ -228,7 +228,7 @@ Status Generation::giveLogits(uint32_t count, float *logits) {
 }
 
 Status Generation::serve(const Command &command) {
-  const format::Model &model = session->bundle().content().model();
+  const format::Model &model = engine->bundle().content().model();
   if (command.batch == 0 || command.sequence == 0 || command.batch > model.batch() ||
       static_cast<uint64_t>(command.batch) * command.sequence > layout.rows || command.position > written ||
       command.sequence > model.positions() - command.position)
@@ -239,7 +239,7 @@ Status Generation::serve(const Command &command) {
   if (command.kind == format::FrameKind::Waves)
     return serveWaves(command);
   Blocks &blocks = waves[0].blocks;
-  const Exchange &exchange = *session->passing();
+  const Exchange &exchange = *engine->passing();
   const LiveShape live = {batch, command.sequence, command.kind == format::FrameKind::Draft};
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
     if (Status status = blocks.decode(block, live, length); !status.ok())
@@ -249,7 +249,7 @@ Status Generation::serve(const Command &command) {
 }
 
 void Generation::rewind(uint32_t wanted) {
-  const format::Bundle &content = session->bundle().content();
+  const format::Bundle &content = engine->bundle().content();
   // What has been written since then lies where a ring of this length had what came before it.
   auto keeps = [&](uint64_t ring, uint64_t slack) {
     return written <= ring || wanted >= written || written - wanted <= slack;
@@ -267,7 +267,7 @@ void Generation::rewind(uint32_t wanted) {
 }
 
 Status Generation::spread(uint32_t count) {
-  const format::Model &model = session->bundle().content().model();
+  const format::Model &model = engine->bundle().content().model();
   if (length == 0 || batch != 1)
     return failure(MEBP_INVALID_ARGUMENT, "one sequence can be continued as several, and there are %u",
                    length == 0 ? 0 : batch);
@@ -282,11 +282,11 @@ Status Generation::spread(uint32_t count) {
                     std::min<uint64_t>(written, state.capacity) * state.rowBytes);
     }
   batch = count;
-  if (!session->passing())
+  if (!engine->passing())
     return Status();
   for (uint32_t item = 1; item < count; ++item)
     std::memcpy(history() + static_cast<size_t>(item) * model.positions(), history(), length * sizeof(int32_t));
-  session->passing()->beginDecoding(nullptr); // the server has those of one
+  engine->passing()->beginDecoding(nullptr); // the server has those of one
   return Status();
 }
 

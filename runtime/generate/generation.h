@@ -10,13 +10,13 @@
 #include <cstdint>
 
 #include "layout/generation.h"
-#include "runtime/train/session.h"
+#include "runtime/train/engine.h"
 
 namespace mebp {
 
 class Generation {
 public:
-  Status create(Session &owner);
+  Status create(Engine &owner);
 
   // Extends each of `batch` sequences by `count` tokens, ids[batch * count]. Where `logits` is not null, it gets those
   // of the last token of each: [batch, vocabulary]. Where this fails, `positions` says what there is.
@@ -63,7 +63,7 @@ private:
   // Of a device: all tokens so far, [batch, positions].
   int32_t *history() { return reinterpret_cast<int32_t *>(arena.data() + layout.history); }
 
-  Session *session = nullptr;
+  Engine *engine = nullptr;
   layout::GenerationPlan layout;
   Arena arena;
   Buffers buffers;        // it, beside the session's

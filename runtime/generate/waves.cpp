@@ -35,16 +35,16 @@ Status Generation::stepInWaves(const int32_t *ids, uint32_t stride, uint32_t fir
   if (Status status = take(waves[1], ids + first, stride, count - first); !status.ok())
     return status;
   written = std::max(written, length + count);
-  session->passing()->select(lastRows(count - first));
+  engine->passing()->select(lastRows(count - first));
   if (Status status = crossInWaves(first, count); !status.ok())
     return status;
-  session->peak.sample();
+  engine->peak.sample();
   return Status();
 }
 
 Status Generation::serveWaves(const Command &command) {
   const uint32_t first = format::firstWave(layout.rows, batch, command.sequence);
-  const Rows wanted = session->passing()->selection();
+  const Rows wanted = engine->passing()->selection();
   const uint64_t rows = static_cast<uint64_t>(batch) * (command.sequence - first);
   if (first == 0 || (wanted.count && static_cast<uint64_t>(wanted.numbers[wanted.count - 1]) >= rows))
     return failure(MEBP_CORRUPT, "the device asks for waves that the bundle has no room for");
@@ -53,7 +53,7 @@ Status Generation::serveWaves(const Command &command) {
 
 // The same walk on both sides: each has its own programs.
 Status Generation::crossInWaves(uint32_t first, uint32_t count) {
-  Exchange &exchange = *session->passing();
+  Exchange &exchange = *engine->passing();
   const LiveShape live[] = {{batch, first}, {batch, count - first}};
   const uint32_t position[] = {length, length + first};
   const Rows wanted[] = {{nullptr, 0}, exchange.selection()};

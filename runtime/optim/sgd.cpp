@@ -25,7 +25,7 @@ static void updateSgd(const OptimizerOptions &options, uint64_t, const TrainedTe
 
 const Optimizer sgd = {"sgd", {{&OptimizerOptions::momentum, 0}}, updateSgd};
 
-// With a gradient that a caller gives it is SGD; without one, runtime/train/mezo.cpp steps.
+// With a gradient that a caller gives it is SGD; without one, runtime/train/mezo_step.cpp steps.
 const Optimizer mezo = {"mezo", {{&OptimizerOptions::perturbation, 1e-3}}, updateSgd};
 
 } // namespace mebp

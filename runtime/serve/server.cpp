@@ -63,7 +63,7 @@ Status Server::reserve(const std::string &identity, uint64_t bytes) {
     bool isGivenUp = false;
     for (const auto &[name, client] : clients)
       if (client->identity == identity)
-        isGivenUp |= client->session.passing()->stream.giveUp();
+        isGivenUp |= client->engine.passing()->stream.giveUp();
     if (isGivenUp)
       changed.wait_for(lock, std::chrono::milliseconds(greetingMs), [&] { return isStopping || whyFull(bytes).ok(); });
   }
@@ -86,7 +86,7 @@ void Server::stop() {
   isStopping = true;
   changed.notify_all();
   for (const auto &[name, client] : clients)
-    client->session.passing()->stream.stop();
+    client->engine.passing()->stream.stop();
 }
 
 // A session for a device, if all sessions have room for it.
@@ -104,7 +104,7 @@ Status Server::admit(const std::string &identity, const Hello &hello, std::share
     client->bytes += plan.generation_peak_bytes() - plan.process_bytes();
   if (Status status = reserve(identity, client->bytes); !status.ok())
     return status;
-  Status status = client->session.create(*bundle, session);
+  Status status = client->engine.create(*bundle, session);
   std::lock_guard<std::mutex> lock(mutex);
   if (status.ok() && isStopping)
     status = isBeingStopped();
@@ -120,9 +120,9 @@ Status Server::admit(const std::string &identity, const Hello &hello, std::share
   Hello answer;
   answer.pair = hello.pair;
   answer.session = name;
-  answer.setFamily(client->session.kernels());
+  answer.setFamily(client->engine.kernels());
   out = client;
-  client->session.passing()->stream.begin(answer);
+  client->engine.passing()->stream.begin(answer);
   return Status();
 }
 
@@ -156,7 +156,7 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
       (void)sendWelcome(stream, {}, std::string(format::cutText(status.message(), 400)));
     return;
   }
-  ReliableStream &own = client->session.passing()->stream;
+  ReliableStream &own = client->engine.passing()->stream;
   if (!isNew) {
     log(MEBP_LOG_INFO, identity + " came back");
     own.handOver(stream, hello); // and answers it
@@ -167,7 +167,7 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
   if (status.ok())
     status = run(*client);
   if (!status.ok() && status.code() != MEBP_DISCONNECTED)
-    (void)client->session.passing()->sendError(status.message());
+    (void)client->engine.passing()->sendError(status.message());
   own.end();
   const bool isUsual = status.ok() || status.code() == MEBP_DISCONNECTED;
   log(isUsual ? MEBP_LOG_INFO : MEBP_LOG_WARNING,
@@ -180,16 +180,16 @@ void Server::serve(const mebp_transport &stream, const std::string &identity) {
 Status Server::run(Client &client) {
   for (;;) {
     Command command;
-    Status status = client.session.passing()->awaitCommand(command);
+    Status status = client.engine.passing()->awaitCommand(command);
     if (status.ok())
       switch (command.kind) {
       case FrameKind::Bye:
         return Status();
       case FrameKind::Forward:
-        status = client.session.lane().serveForward(command);
+        status = client.engine.lane().serveForward(command);
         break;
       case FrameKind::Backward:
-        status = client.session.lane().serveBackward(command);
+        status = client.engine.lane().serveBackward(command);
         break;
       default:
         status = generate(client, command);
@@ -202,7 +202,7 @@ Status Server::run(Client &client) {
 Status Server::generate(Client &client, const Command &command) {
   if (!client.generation) {
     client.generation = std::make_unique<Generation>();
-    if (Status status = client.generation->create(client.session); !status.ok())
+    if (Status status = client.generation->create(client.engine); !status.ok())
       return status;
   }
   return client.generation->serve(command);

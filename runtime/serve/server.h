@@ -13,7 +13,7 @@
 #include "mebp/serve.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/generate/generation.h"
-#include "runtime/train/session.h"
+#include "runtime/train/engine.h"
 
 namespace mebp {
 
@@ -29,7 +29,7 @@ private:
   struct Client {
     std::string identity;
     Lasting lasting;
-    Session session{lasting};
+    Engine engine{lasting};
     std::unique_ptr<Generation> generation;
     uint64_t bytes = 0;
   };

@@ -74,7 +74,7 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   const format::Program &content = bundle->programs(program.program);
   const uint64_t scratch = backend->followsPlacements() ? content.arena_bytes() : 0;
   check.clear(arena, scratch);
-  check.beginOutputs(content, program, *buffers, live.rows());
+  check.beginOutputs(content, program.bindings, *buffers, live.rows());
   Status status = backend->enqueue(static_cast<uint32_t>(program.program), run);
   check.clear(arena, scratch);
   if (observer.trace)

@@ -8,14 +8,14 @@
 namespace mebp {
 
 Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, float *out) {
-  if (Status status = checkRuns(); !status.ok())
+  if (Status status = engine.checkRuns(); !status.ok())
     return status;
-  Blocks &blocks = lane().blocks;
+  Blocks &blocks = engine.lane().blocks;
   if (!blocks.has(blocks.head(), format::logitsProgram))
     return failure(MEBP_UNSUPPORTED, "the bundle was compiled without a program for logits; compile it again");
-  if (Status status = weights.checkLogits(); !status.ok())
+  if (Status status = engine.weights.checkLogits(); !status.ok())
     return status;
-  if (Status status = take(tokens); !status.ok())
+  if (Status status = engine.take(tokens); !status.ok())
     return status;
   if (count == 0 || first >= tokens.sequence || count > tokens.sequence - first)
     return failure(MEBP_OUT_OF_RANGE, "rows %u to %llu are not within the sequence of %u", first,
@@ -24,21 +24,21 @@ Status Session::logits(const Tokens &tokens, uint32_t first, uint32_t count, flo
   uint64_t wanted = 0;
   for (uint32_t item = 0; item < tokens.batch; ++item)
     for (uint32_t row = first; row < first + count; ++row)
-      lane().batch.rows()[wanted++] = static_cast<int32_t>(item * tokens.sequence + row);
-  if (Status status = lane().runForward({lane().batch.rows(), wanted}); !status.ok())
+      engine.lane().batch.rows()[wanted++] = static_cast<int32_t>(item * tokens.sequence + row);
+  if (Status status = engine.lane().runForward({engine.lane().batch.rows(), wanted}); !status.ok())
     return status;
 
-  const uint64_t outputs = outputsOf(owner->model());
+  const uint64_t outputs = outputsOf(engine.bundle().model());
   for (uint64_t item = 0; item < tokens.batch; ++item) {
     for (uint64_t done = 0, rows; done < count; done += rows) {
       rows = std::min<uint64_t>(blocks.logitRows(), count - done);
-      const uint64_t row = lane().checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
+      const uint64_t row = engine.lane().checkpoints.isGathered() ? item * count : item * tokens.sequence + first;
       if (Status status = blocks.logits(row + done, static_cast<uint32_t>(rows), out + (item * count + done) * outputs);
           !status.ok())
         return status;
     }
   }
-  peak.sample();
+  engine.peak.sample();
   return Status();
 }
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "format/lookup.h"
 #include "format/readable.h"
-#include "runtime/train/bind.h"
 
 namespace mebp {
 
@@ -31,11 +31,11 @@ void MemoryCheck::clear(void *memory, uint64_t bytes) const {
     std::memset(memory, notANumber, bytes);
 }
 
-void MemoryCheck::beginOutputs(const format::Program &program, const BoundProgram &bound, const Buffers &buffers,
-                               uint64_t rows) const {
+void MemoryCheck::beginOutputs(const format::Program &program, const std::vector<Binding> &bindings,
+                               const Buffers &buffers, uint64_t rows) const {
   if (!fills)
     return;
-  const auto first = bound.bindings.begin();
+  const auto first = bindings.begin();
   const auto firstOutput = first + program.inputs_size();
   for (int i = 0; i < program.outputs_size(); ++i) {
     const Binding &output = firstOutput[i];

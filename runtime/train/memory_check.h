@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "format/program.pb.h"
 #include "runtime/core/status.h"
 #include "runtime/exec/buffers.h"
 
 namespace mebp {
-
-struct BoundProgram;
 
 class MemoryCheck {
 public:
@@ -28,7 +28,7 @@ public:
   void clear(void *memory, uint64_t bytes) const;
   // What a program is about to write anew: what comes out of it and is no place of anything that goes in. `rows`: that
   // are live.
-  void beginOutputs(const format::Program &program, const BoundProgram &bound, const Buffers &buffers,
+  void beginOutputs(const format::Program &program, const std::vector<Binding> &bindings, const Buffers &buffers,
                     uint64_t rows) const;
 
 private:

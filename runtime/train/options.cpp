@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "format/ports.h"
+#include "format/readable.h"
 #include "platform/platform.h"
 #include "runtime/backends/backends.h"
 #include "runtime/core/spill_file.h"
@@ -138,6 +139,11 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (Status status = checkOptions(followed); !status.ok())
     return status;
   return isForwardOnly(followed) ? Status() : checkProjection(bundle, followed);
+}
+
+void log(const mebp_session_options &options, mebp_log_level level, const std::string &line) {
+  if (options.log)
+    options.log(options.log_user, level, format::readable(line).c_str());
 }
 
 bool isForwardOnly(const mebp_session_options &options) {

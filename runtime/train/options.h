@@ -24,6 +24,9 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
 // Where a caller says so, and with MeZO, unless a caller wants gradients.
 bool isForwardOnly(const mebp_session_options &options);
 
+// Tells who asked for it by options.log.
+void log(const mebp_session_options &options, mebp_log_level level, const std::string &line);
+
 // What a session's memory follows from. Takes options as followPlan gives them.
 layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
 // What the plan has, beside the weights, for a device with memory of its own.

@@ -1,249 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/session.h"
 
-#include "format/alignment.h"
-#include "format/readable.h"
-#include "runtime/backends/tested_device.h"
-#include "runtime/train/options.h"
+#include <chrono>
+#include <cmath>
+
+#include "runtime/backends/backends.h"
+#include "runtime/train/finite.h"
 
 namespace mebp {
 
+namespace {
+
+// What of a result each step has, from its beginning on.
+class Measured {
+public:
+  explicit Measured(const Engine &engine) : writtenBefore(engine.spill.writtenBytes()) {}
+
+  // Nothing that a step touches is given back, so the memory at its end is the most that it had.
+  void report(const Engine &engine, double squaredNorm, mebp_step_result &out) const {
+    engine.peak.sample();
+    out.grad_norm = std::sqrt(squaredNorm);
+    out.peak_bytes = engine.peak.bytes();
+    out.written_bytes = engine.spill.writtenBytes() - writtenBefore;
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  uint64_t writtenBefore;
+};
+
+// Of a device that failed before anything was applied.
+Status undone(const Status &status) {
+  return Status(status.code(), status.message() + "; the step did not happen, and the session is as it was before");
+}
+
+} // namespace
+
 Status Session::create(Bundle &opened, const mebp_session_options &options) {
-  const mebp_session_options given = followPlan(opened.content(), options);
-  if (Status status = checkSessionOptions(opened.content(), options, given); !status.ok())
-    return status;
-  if (Status status = checkTrainables(opened.content(), given); !status.ok())
-    return status;
-  if (Status status = opened.mapWeights(); !status.ok())
-    return status;
-  owner = &opened;
-  settings = given;
-  if (Status status = openBackend(); !status.ok())
-    return status;
-  Result<MemoryCheck> checked = MemoryCheck::make(backend->followsPlacements());
-  if (!checked.ok())
-    return checked.status();
-  check = *checked;
-  facts = layout::factsOf(opened.content());
-  layout::Choice choice = choiceOf(opened.content(), given, *backend);
-  choice.isApart = check.isApart();
-  const layout::Layout layout = layout::planSession(facts, choice);
-  if (Status status = claimDevice(layout.total(), plannedDeviceBytes(opened.content().plan(), choice)); !status.ok())
-    return status;
-  if (Status status = takeMemory(layout.total()); !status.ok())
-    return status;
-  if (Status status = backend->load(opened.content(), memory + layout.workspace); !status.ok())
-    return status;
-  if (Status status = openSpill(layout, !options.spill_folder); !status.ok())
-    return status;
-
-  buffers.create(*backend);
-  buffers.add(memory, layout.total(), Access::Shared);
-  buffers.add(opened.mappedWeights().data(), opened.mappedWeights().size(), Access::Constant);
-  if (spill.data())
-    buffers.add(spill.data(), layout.trainables.mappedBytes, Access::Shared);
-  bool isFresh = !given.memory && !given.allocator.allocate;
-  trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers(), check);
-  lanes = std::vector<Lane>(countLanes(given));
-  for (uint32_t i = 0; i < lanes.size(); ++i)
-    lanes[i].create(opened, facts, layout, i, memory, isFresh, spill, flight, check);
-  if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
-      !status.ok())
-    return status;
-  squares.resize(given.clip_recompute ? trainables.count() : 0);
-  subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory, check);
-  if (Status status = trainables.initialize(opened); !status.ok())
-    return status;
-  if (Status status = openExchanges(layout); !status.ok())
-    return status;
-  for (Lane &own : lanes)
-    if (!given.generate_only)
-      own.blocks.create({opened, buffers, own.batch, own.checkpoints, trainables, own.gradients, subspaces, own.remote},
-                        given, *backend, memory + layout.scratch, weights, peak, cancellation, trace,
-                        own.exchange.get(), check);
-  Status status = given.trace_file ? trace.open(given.trace_file) : Status();
+  Status status = engine.create(opened, options);
   if (status.ok())
-    status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);
-  peak.sample();
-  if (status.ok())
-    log(MEBP_LOG_INFO, textOf("%s kernels, %.2f MB of memory", kernels(), static_cast<double>(layout.total()) / 1e6));
-  if (status.ok() && layout.file.total())
-    log(MEBP_LOG_INFO,
-        textOf("%.2f MB in a nameless file in %s", static_cast<double>(layout.file.total()) / 1e6, given.spill_folder));
+    gradientStep.create();
   return status;
 }
 
-void Session::log(mebp_log_level level, const std::string &line) const {
-  if (settings.log)
-    settings.log(settings.log_user, level, format::readable(line).c_str());
-}
-
-// The device greets its server before anything is computed.
-Status Session::openExchanges(const layout::Layout &layout) {
-  const format::Bundle &bundle = owner->content();
-  if (!bundle.has_split())
-    return Status();
-  StreamTimes times;
-  times.retryMs = settings.retry_ms ? settings.retry_ms : times.retryMs;
-  const bool isDevice = bundle.split().place() == format::Split::DEVICE;
-  if (isDevice && !settings.transport)
-    return Status();
-  format::Hello hello;
-  hello.pair = bundle.split().pair();
-  hello.setFamily(kernels());
-  for (uint32_t i = 0; i < lanes.size(); ++i) {
-    auto exchange = std::make_unique<Exchange>();
-    exchange->create(bundle, memory + layout.laneOf(i) + layout.lane.wire, times, flight);
-    lanes[i].exchange = std::move(exchange);
-    ReliableStream &stream = lanes[i].exchange->stream;
-    if (isDevice)
-      if (Status status = stream.open(i ? *settings.further_transports[i - 1] : *settings.transport, hello);
-          !status.ok())
-        return status;
-  }
-  if (isDevice)
-    tellOfKernels();
+Status Session::step(const Batches &batches, const Objective &of, mebp_step_result &out) {
+  const Measured measured(engine);
+  uint64_t allLabels = 0;
+  if (Status status = engine.checkTrains(); !status.ok())
+    return status;
+  if (batches.count == 0)
+    return failure(MEBP_INVALID_ARGUMENT, "a step needs at least one micro-batch");
+  if (batches.count > 1 && !engine.settings.accumulate)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a step of %u micro-batches needs room for their sum; create the session with accumulate",
+                   batches.count);
+  if (Status status = engine.takeBatches(batches, of, allLabels); !status.ok())
+    return status;
+  double squaredNorm = 0;
+  engine.trainables.beginStep();
+  Status status = engine.settings.optimizer == MEBP_MEZO ? mezoStep.run(batches, out.loss, squaredNorm)
+                                                         : gradientStep.run(batches, out.loss, squaredNorm);
+  const bool isUndone =
+      status.code() == MEBP_IO && findBackend(engine.settings.backend)->isForeign && engine.lane().gradients.areKept();
+  if (status = engine.trainables.endStep(status); !status.ok())
+    return isUndone && engine.trainables.checkWhole().ok() ? undone(status) : status;
+  measured.report(engine, squaredNorm, out);
+  out.tokens = allLabels;
   return Status();
 }
 
-// The server's are those of another machine, and after a restart perhaps others than before.
-void Session::tellOfKernels() {
-  const std::string &theirs = passing()->stream.peerKernels();
-  if (theirs == serverKernels)
-    return;
-  serverKernels = theirs;
-  if (theirs != kernels())
-    log(MEBP_LOG_WARNING,
-        textOf("the server runs %s kernels and this device %s ones, so results may differ by rounding "
-               "from those of one process; MEBP_KERNELS names others",
-               theirs.c_str(), kernels()));
+Status Session::applySums(mebp_step_result &out) {
+  const Measured measured(engine);
+  double squaredNorm = 0;
+  if (Status status = sequences.apply(squaredNorm); !status.ok())
+    return status;
+  measured.report(engine, squaredNorm, out);
+  return Status();
 }
 
-void Session::beginCall() {
-  for (Lane &own : lanes)
-    if (own.exchange)
-      own.exchange->stream.beginCall();
-}
-
-// And whether the call can be made once more with the same outcome: MeZO has moved parameters and moved them back by
-// then, which rounds.
-bool Session::hasLostServer(Status &status, uint32_t restarts) {
-  bool hasLost = false;
-  for (const Lane &own : lanes)
-    hasLost |= own.exchange && own.exchange->isDevice() && own.exchange->stream.hasLost();
-  if (!hasLost || status.code() != MEBP_DISCONNECTED)
-    return false;
-  tellOfKernels();
-  constexpr uint32_t most = 10;
-  if (restarts > most)
-    status = failure(MEBP_DISCONNECTED,
-                     "the server has been started again %u times during one call and has never finished it; see there "
-                     "why it ends",
-                     restarts);
-  if (restarts > most || settings.optimizer == MEBP_MEZO)
-    return false;
-  endCall(status);
-  beginCall();
-  return true;
-}
-
-// A server that has heard of half a call waits for the rest, which never comes: the next call has another session. One
-// that was started again has it already.
-void Session::endCall(const Status &status) {
-  for (Lane &own : lanes)
-    if (own.exchange && own.exchange->isDevice() && !status.ok() && own.exchange->stream.hasSpoken &&
-        !own.exchange->stream.hasLost())
-      own.exchange->stream.abandon();
-}
-
-mebp_session_crossed Session::countCrossed() const {
-  mebp_session_crossed all = {};
-  all.size = sizeof(all);
-  for (const Lane &own : lanes) {
-    if (!own.exchange)
-      continue;
-    const ReliableStream &stream = own.exchange->stream;
-    all.sent_bytes += stream.payloadBytes[0];
-    all.received_bytes += stream.payloadBytes[1];
-    all.sent_messages += stream.messages[0];
-    all.received_messages += stream.messages[1];
-  }
-  return all;
-}
-
-// By the ways that the self-test trusts, where the kernels are not ours.
-Status Session::openBackend() {
-  const KnownBackend &known = *findBackend(settings.backend);
-  Routes routes;
-  if (known.isForeign) {
-    Result<TestedDevice> tested = recallOrTest(known);
-    if (!tested.ok())
-      return tested.status();
-    deviceBytes = tested->device.memoryBytes;
-    const self_test::Outcome &outcome = tested->outcome;
-    if (Status status = checkSound(known, outcome); !status.ok())
-      return status;
-    if (tested->isNew)
-      log(MEBP_LOG_INFO, textOf("tested the device '%s' for %.1f s: %u calls agree with the CPU's", known.name,
-                                outcome.seconds, outcome.calls()));
-    for (const std::string &avoided : outcome.avoided)
-      log(MEBP_LOG_WARNING, textOf("the device '%s': %s", known.name, avoided.c_str()));
-    routes = outcome.routes;
-  }
-  Result<std::unique_ptr<Backend>> made = makeBackendOf(settings, routes);
-  if (made.ok())
-    backend = std::move(*made);
-  return made.status();
-}
-
-// Bytes. A device may share its memory with the host, so that the session's counts, too.
-Status Session::claimDevice(uint64_t ofSession, uint64_t ofDevice) {
-  const KnownBackend &known = *findBackend(settings.backend);
-  if (!known.isForeign)
-    return Status();
-  const uint64_t weightsBytes = owner->content().weights_bytes();
-  Status status = claim.take(known.name, weightsBytes + ofDevice + ofSession, deviceBytes);
-  if (!claim.note().empty())
-    log(MEBP_LOG_WARNING, claim.note());
-  if (status.ok() && ofDevice) // which an older bundle does not tell
-    backend->limitMemory(weightsBytes, ofDevice);
+Status Session::loss(const Tokens &tokens, double &out) {
+  uint64_t allLabels = 0;
+  if (Status status = engine.takeBatches(Batches(tokens), {}, allLabels); !status.ok())
+    return status;
+  Status status = engine.lane().runLoss(engine.objective, out);
+  engine.peak.sample();
   return status;
 }
 
-Status Session::takeMemory(uint64_t bytes) {
-  if (settings.memory) {
-    if (reinterpret_cast<uintptr_t>(settings.memory) % format::alignment != 0 || settings.memory_bytes < bytes)
-      return failure(MEBP_INVALID_ARGUMENT, "the given memory must be 64-byte aligned and have %llu bytes, it has %llu",
-                     static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(settings.memory_bytes));
-    memory = static_cast<unsigned char *>(settings.memory);
-    return Status();
-  }
-  Result<Arena> allocated = Arena::allocate(bytes, settings.allocator, check.isOn());
-  if (!allocated.ok())
-    return allocated.status();
-  arena = std::move(*allocated);
-  memory = arena.data();
+Status Session::lossAndGradients(const Tokens &tokens, const Objective &of, double &out) {
+  uint64_t allLabels = 0;
+  if (!engine.settings.return_gradients || engine.settings.forward_only)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "the session was created without return_gradients, so it has no room for them");
+  if (Status status = engine.takeBatches(Batches(tokens), of, allLabels); !status.ok())
+    return status;
+  if (Status status = gradientStep.keep(Batches(tokens), out); !status.ok())
+    return status;
+  engine.peak.sample();
   return Status();
 }
 
-std::string Session::useKernels(const std::string &family) {
-  std::string own = kernels();
-  if (family == own)
-    return "";
-  if (backend->useKernels(family))
-    return "the state was saved with " + family + " kernels, so these run and not the " + own + " ones";
-  return "the state was saved with " + family + " kernels, which cannot run here; with the " + own +
-         " ones results differ by rounding";
-}
-
-Status Session::openSpill(const layout::Layout &layout, bool byPlan) {
-  if (!settings.spill_folder || layout.file.total() == 0)
-    return Status();
-  Status status = spill.open(settings.spill_folder, layout.file.total(), layout.trainables.mappedBytes);
-  if (status.ok() || !byPlan)
+Status Session::applyGradients(const float *const *given) {
+  if (Status status = engine.checkTrains(); !status.ok())
     return status;
-  return Status(status.code(), status.message() + "; the plan keeps checkpoints in a file: name a folder on a disk for "
-                                                  "it, or set TMPDIR");
+  Trainables &trainables = engine.trainables;
+  double squaredNorm = 0;
+  for (uint32_t i = 0; i < trainables.count(); ++i)
+    squaredNorm += trainables.squareOf(given[i], trainables.elements(i));
+  if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
+    return status;
+  trainables.beginStep();
+  Status status;
+  for (uint32_t i = 0; status.ok() && i < trainables.count(); ++i)
+    status = trainables.updateByWhole(i, given[i]);
+  return trainables.endStep(status);
 }
 
 } // namespace mebp

@@ -17,32 +17,32 @@ namespace mebp {
 static std::string newestFile(const std::string &folder) { return folder + "/state.bin"; }
 static std::string previousFile(const std::string &folder) { return folder + "/state.previous.bin"; }
 
-static SavedRun runOf(const Session &session) {
+static SavedRun runOf(const Engine &engine) {
   SavedRun run;
-  const OptimizerOptions &options = session.trainables.options;
-  const Optimizer &optimizer = *findOptimizer(session.options().optimizer);
-  run.bundle = session.bundle().identity();
-  run.kernels = session.kernels();
-  run.steps = session.trainables.steps();
+  const OptimizerOptions &options = engine.trainables.options;
+  const Optimizer &optimizer = *findOptimizer(engine.options().optimizer);
+  run.bundle = engine.bundle().identity();
+  run.kernels = engine.kernels();
+  run.steps = engine.trainables.steps();
   run.optimizer = optimizer.name;
   run.options = {
-      {"learning_rate", options.learningRate}, {"weight_decay", options.weightDecay}, {"clip", session.options().clip}};
+      {"learning_rate", options.learningRate}, {"weight_decay", options.weightDecay}, {"clip", engine.options().clip}};
   for (const OptimizerOption &option : optimizerOptions)
     if (optimizer.takes(option))
       run.options[option.name] = options.*option.value;
   return run;
 }
 
-static std::string headOf(const Session &session, uint64_t userBytes) {
+static std::string headOf(const Engine &engine, uint64_t userBytes) {
   std::vector<TensorHead> tensors;
-  for (const SavedTensor &tensor : session.trainables.saved())
+  for (const SavedTensor &tensor : engine.trainables.saved())
     tensors.push_back(
         {tensor.name, nameOf(tensor.type), bytesOf(tensor.type), {tensor.shape.rows, tensor.shape.columns}});
-  return stateHead(runOf(session), tensors, userBytes);
+  return stateHead(runOf(engine), tensors, userBytes);
 }
 
-Status saveState(const Session &session, const std::string &folder, const void *user, uint64_t userBytes) {
-  if (Status status = session.trainables.checkSaves(); !status.ok())
+Status saveState(const Engine &engine, const std::string &folder, const void *user, uint64_t userBytes) {
+  if (Status status = engine.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
     return status;
@@ -53,9 +53,9 @@ Status saveState(const Session &session, const std::string &folder, const void *
     checksum = format::crc32(data, bytes, checksum);
     file.write(data, bytes);
   };
-  const std::string head = headOf(session, userBytes);
+  const std::string head = headOf(engine, userBytes);
   write(head.data(), head.size());
-  if (Status status = session.trainables.save(write); !status.ok())
+  if (Status status = engine.trainables.save(write); !status.ok())
     return status;
   write(user, userBytes);
   const uint32_t whole = checksum;
@@ -63,13 +63,13 @@ Status saveState(const Session &session, const std::string &folder, const void *
   if (Status status = file.sync(); !status.ok())
     return status;
   // Another run's state is not a generation of this one's.
-  bool isOwn = session.stateFolder == folder;
+  bool isOwn = engine.stateFolder == folder;
   bool keeps = isOwn && ::access(newest.c_str(), F_OK) == 0;
   if (Status status = keeps ? file.replaceAndKeep(previous) : file.replace(); !status.ok())
     return status;
   if (!isOwn)
     ::unlink(previous.c_str());
-  session.stateFolder = folder;
+  engine.stateFolder = folder;
   return Status();
 }
 
@@ -100,14 +100,14 @@ static Status checkOption(const std::string &name, double current, const SavedRu
                  name.c_str(), saved->second, current);
 }
 
-static Status checkOrigin(const SavedRun &run, const Session &session) {
-  const SavedRun own = runOf(session);
+static Status checkOrigin(const SavedRun &run, const Engine &engine) {
+  const SavedRun own = runOf(engine);
   if (run.bundle != own.bundle)
     return failure(MEBP_INCOMPATIBLE, "was saved from another bundle; continue with that one or start over");
   if (run.optimizer != own.optimizer)
     return failure(MEBP_INCOMPATIBLE, "was saved with another optimizer, %s; continue with the same one",
                    run.optimizer.c_str());
-  if (session.options().reference_kernels && run.kernels != own.kernels)
+  if (engine.options().reference_kernels && run.kernels != own.kernels)
     return failure(MEBP_INCOMPATIBLE,
                    "was saved with %s kernels, the session was created with the reference ones; continue without them",
                    run.kernels.c_str());
@@ -132,8 +132,8 @@ static Status checkCounts(const SavedTensor &tensor, const unsigned char *data) 
 }
 
 // The bytes of what the session has, in its order, and nothing else.
-static Status matchTensors(const StateFile &state, const Session &session, std::vector<const unsigned char *> &out) {
-  const std::vector<SavedTensor> own = session.trainables.saved();
+static Status matchTensors(const StateFile &state, const Engine &engine, std::vector<const unsigned char *> &out) {
+  const std::vector<SavedTensor> own = engine.trainables.saved();
   for (const SavedTensor &tensor : own) {
     auto found = state.tensors.find(tensor.name);
     const char *type = nameOf(tensor.type);
@@ -153,15 +153,15 @@ static Status matchTensors(const StateFile &state, const Session &session, std::
   return Status();
 }
 
-Status loadState(Session &session, const std::string &folder, void *user, uint64_t *userBytes) {
+Status loadState(Engine &engine, const std::string &folder, void *user, uint64_t *userBytes) {
   StateFile saved;
   std::string note;
   std::vector<const unsigned char *> tensors;
   if (Status status = openNewest(folder, saved, note); !status.ok())
     return status;
-  if (Status status = checkOrigin(saved.run, session); !status.ok())
+  if (Status status = checkOrigin(saved.run, engine); !status.ok())
     return status.in(folder);
-  if (Status status = matchTensors(saved, session, tensors); !status.ok())
+  if (Status status = matchTensors(saved, engine, tensors); !status.ok())
     return status.in(folder);
   if (user && userBytes && *userBytes < saved.user.bytes) {
     uint64_t room = *userBytes;
@@ -170,7 +170,7 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
                    folder.c_str(), static_cast<unsigned long long>(saved.user.bytes),
                    static_cast<unsigned long long>(room));
   }
-  if (Status status = session.trainables.load(tensors); !status.ok())
+  if (Status status = engine.trainables.load(tensors); !status.ok())
     return status;
   if (user && userBytes && saved.user.bytes)
     std::memcpy(user, saved.user.data, saved.user.bytes);
@@ -178,19 +178,19 @@ Status loadState(Session &session, const std::string &folder, void *user, uint64
     return failure(MEBP_IO, "%s: a state was cut off while it was read; load one again", folder.c_str());
   if (userBytes)
     *userBytes = saved.user.bytes;
-  session.trainables.setSteps(saved.run.steps);
-  session.trainables.options.learningRate = saved.run.options["learning_rate"];
-  session.stateFolder = folder;
-  std::string family = session.useKernels(saved.run.kernels);
-  session.notes = note + (note.empty() || family.empty() ? "" : "; ") + family;
-  if (!session.notes.empty())
-    session.log(MEBP_LOG_WARNING, session.notes);
+  engine.trainables.setSteps(saved.run.steps);
+  engine.trainables.options.learningRate = saved.run.options["learning_rate"];
+  engine.stateFolder = folder;
+  std::string family = engine.useKernels(saved.run.kernels);
+  engine.notes = note + (note.empty() || family.empty() ? "" : "; ") + family;
+  if (!engine.notes.empty())
+    engine.log(MEBP_LOG_WARNING, engine.notes);
   return Status();
 }
 
-uint64_t stateDiskBytes(const Session &session, const std::string &folder) {
-  uint64_t needed = headOf(session, 0).size(), there = 0;
-  for (const SavedTensor &tensor : session.trainables.saved())
+uint64_t stateDiskBytes(const Engine &engine, const std::string &folder) {
+  uint64_t needed = headOf(engine, 0).size(), there = 0;
+  for (const SavedTensor &tensor : engine.trainables.saved())
     needed += tensor.bytes();
   needed *= 3;
   for (const std::string &path : {newestFile(folder), previousFile(folder)})

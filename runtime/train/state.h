@@ -8,17 +8,17 @@
 #include <string>
 
 #include "runtime/core/status.h"
-#include "runtime/train/session.h"
+#include "runtime/train/engine.h"
 
 namespace mebp {
 
-Status saveState(const Session &session, const std::string &folder, const void *user, uint64_t userBytes);
-// Changes the session only where the whole file fits it; what there is to say of it is then in session.notes. Where
+Status saveState(const Engine &engine, const std::string &folder, const void *user, uint64_t userBytes);
+// Changes the session only where the whole file fits it; what there is to say of it is then in engine.notes. Where
 // `user` has too little room, *userBytes becomes what it needs.
-Status loadState(Session &session, const std::string &folder, void *user, uint64_t *userBytes);
+Status loadState(Engine &engine, const std::string &folder, void *user, uint64_t *userBytes);
 // The steps of the state that loadState would take; MEBP_NOT_FOUND where there is none.
 Status readStateSteps(const std::string &folder, uint64_t &steps);
 // The most that saving this session's state there adds to the disk: two generations and the next.
-uint64_t stateDiskBytes(const Session &session, const std::string &folder);
+uint64_t stateDiskBytes(const Engine &engine, const std::string &folder);
 
 } // namespace mebp

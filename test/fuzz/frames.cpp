@@ -93,14 +93,14 @@ public:
     welcome.body.assign(reinterpret_cast<const char *>(&hello), sizeof hello);
     Script script(greeting);
     options.transport = &script.transport;
-    if (!bundle.open(folder).ok() || !session.create(bundle, options).ok() || !generation.create(session).ok())
+    if (!bundle.open(folder).ok() || !session.create(bundle, options).ok() || !generation.create(session.engine).ok())
       std::abort();
     memory.reset(new unsigned char[layout::wireBytes(bundle.content())]);
     renew(); // which says goodbye to the script
   }
 
   Exchange &renew() {
-    Exchange *exchange = session.passing();
+    Exchange *exchange = session.engine.passing();
     std::destroy_at(exchange);
     new (exchange) Exchange;
     exchange->create(bundle.content(), memory.get(), {}, flight);
@@ -128,8 +128,8 @@ Status serve(Half &half, const mebp_transport &stream) {
     Command command;
     if (Status status = exchange.awaitCommand(command); !status.ok() || command.kind == FrameKind::Bye)
       return status;
-    Status status = command.kind == FrameKind::Forward    ? half.session.lane().serveForward(command)
-                    : command.kind == FrameKind::Backward ? half.session.lane().serveBackward(command)
+    Status status = command.kind == FrameKind::Forward    ? half.session.engine.lane().serveForward(command)
+                    : command.kind == FrameKind::Backward ? half.session.engine.lane().serveBackward(command)
                                                           : half.generation.serve(command);
     if (!status.ok())
       return exchange.sendError(status.message());
@@ -143,7 +143,7 @@ Status connect(Half &half, const mebp_transport &stream) {
   static const std::vector<int32_t> ids = test::tinyTokens(test::tinyBatch * test::tinySequence);
   const mebp_batch batch = {ids.data(), ids.data(), test::tinyBatch, test::tinySequence};
   double loss;
-  Status status = half.session.withServer([&] { return half.session.lossAndGradients(batch, {}, loss); });
+  Status status = half.session.engine.otherHalf.call([&] { return half.session.lossAndGradients(batch, {}, loss); });
   half.generation.rewind(0);
   for (uint32_t count : {3u, 1u})
     if (status.ok())

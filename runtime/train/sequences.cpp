@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A step that its user drives: sequences one after another, each with coefficients dL/dlogp that follow from its
-// log-probabilities and from whatever else the user knows by then. Preferences and rewards are such objectives.
-//
-// 1. beginSequence runs the forward and the head's sweep, and gives the log-probabilities.
-// 2. endSequence takes the coefficients and adds the gradient to a sum over the step.
-// 3. A coefficient that a whole sequence has in common may come later, when another one has been scored (of a pair, for
-//    example): the backward is linear in it. So the first of a pair goes to a sum of its own, with coefficients that
-//    lack the factor, and `settle` adds that one, multiplied, to the step's.
-// 4. applySums is the update. Of two adapters each has its own, one after the other: there is one sum of gradients.
-//
-// So a step holds the checkpoints of one sequence, however many it has.
+#include "runtime/train/sequences.h"
+
 #include "runtime/train/finite.h"
-#include "runtime/train/session.h"
 
 namespace mebp {
 
@@ -26,35 +15,35 @@ static Status checkHead(const BatchMemory &batch, bool asksValues, bool asksEntr
   return Status();
 }
 
-Status Session::takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
+Status Sequences::takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
   const bool substitutes = scoring.trainables || scoring.byBase;
-  if (substitutes && !lane().gradients.areKept())
+  if (substitutes && !engine.lane().gradients.areKept())
     return failure(MEBP_INVALID_ARGUMENT, "the session has no room to set its adapter aside; create it with accumulate "
                                           "or return_gradients");
-  if (substitutes && hasSums)
+  if (substitutes && engine.held.sums)
     return failure(MEBP_INVALID_ARGUMENT, "gradients of sequences are where the adapter would be set aside; score by "
                                           "another adapter before the step's first sequence");
-  if (substitutes && trainables.areProjected())
+  if (substitutes && engine.trainables.areProjected())
     return failure(MEBP_UNSUPPORTED, "an optimizer that projects gradients has no room to set the weights aside; "
                                      "compute what is compared with before training");
-  if (Status status = take(tokens); !status.ok())
+  if (Status status = engine.take(tokens); !status.ok())
     return status;
-  if (Status status = checkHead(lane().batch, out.values, false); !status.ok())
+  if (Status status = checkHead(engine.lane().batch, out.values, false); !status.ok())
     return status;
-  lane().live.logitScale = scoring.logitScale;
+  engine.lane().live.logitScale = scoring.logitScale;
   return Status();
 }
 
-Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
-  if (Status status = checkTrains(); !status.ok())
+Status Sequences::begin(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
+  if (Status status = engine.checkTrains(); !status.ok())
     return status;
-  if (!settings.accumulate || !lane().gradients.areKept())
+  if (!engine.settings.accumulate || !engine.lane().gradients.areKept())
     return failure(MEBP_INVALID_ARGUMENT, "a step over sequences needs room for the sum of their gradients; create the "
                                           "session with accumulate, and an optimizer that takes gradients");
-  if (trainables.areProjected())
+  if (engine.trainables.areProjected())
     return failure(MEBP_UNSUPPORTED, "a step over sequences gives no subspaces to an optimizer that projects "
                                      "gradients; choose another one");
-  if (lane().batch.expertCosts())
+  if (engine.lane().batch.expertCosts())
     return failure(MEBP_UNSUPPORTED,
                    "the bundle's routers have a loss of their own, which a step over sequences does not "
                    "add; compile it without --router-aux-loss-coef");
@@ -63,7 +52,7 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, cons
                                           "with mebp_session_score");
   if (Status status = takeScored(tokens, scoring, out); !status.ok())
     return status;
-  Lane &own = lane();
+  Lane &own = engine.lane();
   if (own.labels == 0)
     return failure(MEBP_INVALID_ARGUMENT, "the sequence has no label that counts: all are -100, or stand at a row's "
                                           "first position, which nothing predicts");
@@ -72,13 +61,13 @@ Status Session::beginSequence(const Tokens &tokens, const Scoring &scoring, cons
   if (Status status = own.sweepHead(); !status.ok())
     return status;
   own.giveScores(out);
-  isOpen = true;
-  peak.sample();
+  engine.held.isOpen = true;
+  engine.peak.sample();
   return Status();
 }
 
-Status Session::runSequenceBackward(bool isPending) {
-  Lane &own = lane();
+Status Sequences::runBackward(bool isPending) {
+  Lane &own = engine.lane();
   if (Status status = own.finishHead(); !status.ok())
     return status;
   KeepSink keep;
@@ -91,82 +80,79 @@ Status Session::runSequenceBackward(bool isPending) {
   return status;
 }
 
-Status Session::endSequence(const mebp_coefficients &coefficients, bool isPending) {
-  if (!isOpen)
+Status Sequences::end(const mebp_coefficients &coefficients, bool isPending) {
+  if (!engine.held.isOpen)
     return failure(MEBP_INVALID_ARGUMENT, "no sequence is open: another call has taken its memory, or it has ended");
-  Lane &own = lane();
-  if (isPending && !own.gradients.hasPending() && hasSums)
+  Lane &own = engine.lane();
+  if (isPending && !own.gradients.hasPending() && engine.held.sums)
     return failure(MEBP_INVALID_ARGUMENT, "a gradient whose factor comes later has to be the step's first, or to have "
                                           "room of its own; create the session with pending_gradients");
-  if (!isPending && isUnsettled && !own.gradients.hasPending())
+  if (!isPending && engine.held.unsettled && !own.gradients.hasPending())
     return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
   if (Status status = checkHead(own.batch, coefficients.values, coefficients.entropy); !status.ok())
     return status;
   if (Status status = own.takeCoefficients(coefficients); !status.ok())
     return status;
-  isOpen = false;
-  if (!hasSums)
+  engine.held.isOpen = false;
+  if (!engine.held.sums)
     own.gradients.clearSums();
-  if (Status status = runSequenceBackward(isPending); !status.ok()) {
+  if (Status status = runBackward(isPending); !status.ok()) {
     discard(); // a part of it is in the sum
     return status;
   }
-  gradientsKept = hasSums = true;
-  isUnsettled |= isPending;
-  peak.sample();
+  engine.held.gradients = engine.held.sums = true;
+  engine.held.unsettled |= isPending;
+  engine.peak.sample();
   return Status();
 }
 
-Status Session::settle(double factor) {
-  if (!isUnsettled)
+Status Sequences::settle(double factor) {
+  if (!engine.held.unsettled)
     return failure(MEBP_INVALID_ARGUMENT, "no gradient waits for a factor");
   if (Status status = checkFinite("factor", factor); !status.ok())
     return status;
-  lane().gradients.settle(static_cast<float>(factor));
-  isUnsettled = false;
+  engine.lane().gradients.settle(static_cast<float>(factor));
+  engine.held.unsettled = false;
   return Status();
 }
 
-Status Session::applySums(mebp_step_result &out) {
-  const Begun begun = beginMeasuring();
-  if (Status status = checkTrains(); !status.ok())
+Status Sequences::apply(double &squaredNorm) {
+  if (Status status = engine.checkTrains(); !status.ok())
     return status;
-  if (!hasSums || isUnsettled)
-    return failure(MEBP_INVALID_ARGUMENT, isUnsettled ? "the last gradient waits for its factor; give it first"
-                                                      : "there is no gradient of a sequence to apply");
-  double squaredNorm = 0;
-  trainables.beginStep();
-  Status status = applyKept(squaredNorm);
+  if (!engine.held.sums || engine.held.unsettled)
+    return failure(MEBP_INVALID_ARGUMENT, engine.held.unsettled
+                                              ? "the last gradient waits for its factor; give it first"
+                                              : "there is no gradient of a sequence to apply");
+  squaredNorm = 0;
+  engine.trainables.beginStep();
+  Status status = step.applyKept(squaredNorm);
   discard();
-  if (status = trainables.endStep(status); !status.ok())
-    return status;
-  report(begun, squaredNorm, out);
-  return Status();
+  return engine.trainables.endStep(status);
 }
 
-Status Session::useAdapter(Adapter adapter) {
-  if (!trainables.hasValueAdapter())
+Status Sequences::useAdapter(Adapter adapter) {
+  if (!engine.trainables.hasValueAdapter())
     return failure(MEBP_INVALID_ARGUMENT, "the session has one adapter; create it with value_adapter");
-  if (hasSums && adapter != trainables.adapterInUse())
+  if (engine.held.sums && adapter != engine.trainables.adapterInUse())
     return failure(MEBP_INVALID_ARGUMENT, "gradients of sequences are those of the adapter in use; apply or discard "
                                           "them before the other one's");
-  isOpen = gradientsKept = false;
-  return trainables.use(adapter);
+  engine.held.isOpen = engine.held.gradients = false;
+  return engine.trainables.use(adapter);
 }
 
-Status Session::score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
+Status Sequences::score(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
   if (Status status = takeScored(tokens, scoring, out); !status.ok())
     return status;
-  if (lane().labels) {
-    Substitute substitute(*owner, trainables, lane().gradients);
+  if (engine.lane().labels) {
+    Substitute substitute(engine.bundle(), engine.trainables, engine.lane().gradients);
     Status status = substitute.begin(scoring);
     if (status.ok())
-      status = lane().runLogProbabilities();
+      status = engine.lane().runLogProbabilities();
     if (Status ended = substitute.end(); !status.ok() || !ended.ok())
       return status.ok() ? ended : status;
   }
-  lane().giveScores(out);
-  peak.sample();
+  engine.lane().giveScores(out);
+  engine.peak.sample();
   return Status();
 }
 

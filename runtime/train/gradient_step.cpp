@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/train/gradient_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/train/finite.h"
+
+namespace mebp {
+
+namespace {
+
+// The factor that torch's clip_grad_norm_ multiplies with, or 1.
+float clipFactor(double clip, double squaredNorm) {
+  double factor = clip / (std::sqrt(squaredNorm) + 1e-6);
+  return clip > 0 && factor < 1 ? static_cast<float>(factor) : 1;
+}
+void multiply(float *gradient, uint64_t elements, float factor) {
+  for (uint64_t element = 0; factor != 1 && element < elements; ++element)
+    gradient[element] *= factor;
+}
+
+// Applies each gradient at once, clipped by a factor that is known already.
+class ApplySink final : public GradientSink {
+public:
+  ApplySink(Trainables &trainables, Cancellation &cancellation, float factor = 1)
+      : trainables(trainables), cancellation(cancellation), factor(factor) {}
+  Status take(uint32_t trainable, float *gradient) override {
+    cancellation.heed(false); // from here on the step would end half applied
+    squaredNorm += trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    multiply(gradient, trainables.gradientElements(trainable), factor);
+    return trainables.update(trainable, gradient);
+  }
+
+  double squaredNorm = 0; // of all so far
+
+private:
+  Trainables &trainables;
+  Cancellation &cancellation;
+  float factor;
+};
+
+// Leaves of each gradient its square alone.
+class NormSink final : public GradientSink {
+public:
+  NormSink(const Trainables &trainables, std::vector<double> &squares) : trainables(trainables), squares(squares) {}
+  Status take(uint32_t trainable, float *gradient) override {
+    squares[trainable] = trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    return Status();
+  }
+
+private:
+  const Trainables &trainables;
+  std::vector<double> &squares;
+};
+
+} // namespace
+
+void GradientStep::create() { squares.resize(engine.settings.clip_recompute ? engine.trainables.count() : 0); }
+
+// From the head on, in the order of those that add something: one without labels does not.
+Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &sink, bool refreshes,
+                               double &loss) {
+  if (Status status = Engine::takeAgain(own, batches, index); !status.ok() || own.labels == 0)
+    return status;
+  own.place = engine.flight.lineUp();
+  if (Status status = own.runForwardForBackward(); !status.ok())
+    return status;
+  const uint32_t head = own.blocks.head();
+  if (Status status = engine.flight.enter(head, own.place); !status.ok())
+    return status;
+  double part = 0;
+  if (Status status = own.runObjective(engine.objective, part); !status.ok())
+    return status;
+  loss += part;
+  if (Status status = own.gradients.deliver(head, sink); !status.ok())
+    return status;
+  engine.flight.leave(head);
+  auto atBlock = [&](uint32_t block) { return refreshes ? search.refresh(own, block) : Status(); };
+  return own.runBackward(&sink, std::ref(atBlock));
+}
+
+// The objective over all micro-batches, and its gradient.
+Status GradientStep::runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss) {
+  engine.held.gradients = engine.held.sums = false;
+  if (refreshes && batches.count > 1)
+    if (Status status = search.run(batches); !status.ok())
+      return status;
+  engine.lane().gradients.clearSums();
+  loss = 0;
+  auto runOne = [&](uint32_t number, uint32_t index) {
+    return runSample(engine.lanes[number], batches, index, sink, refreshes && batches.count == 1, loss);
+  };
+  return engine.flight.run(batches.count, std::ref(runOne));
+}
+
+Status GradientStep::applyKept(double &squaredNorm) {
+  for (uint32_t i = 0; i < engine.trainables.count(); ++i)
+    squaredNorm += engine.trainables.squareOf(engine.lane().gradients.of(i), engine.trainables.gradientElements(i));
+  double norm = std::sqrt(squaredNorm);
+  if (Status status = checkFinite("gradient's norm", norm); !status.ok())
+    return status;
+  const float factor = clipFactor(engine.settings.clip, squaredNorm);
+  for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
+    float *gradient = engine.lane().gradients.of(i);
+    multiply(gradient, engine.trainables.gradientElements(i), factor);
+    if (Status status = engine.trainables.update(i, gradient); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+// Computes all gradients twice instead of keeping them. Squares are added up in applyKept's order, for its bits.
+Status GradientStep::runTwice(const Batches &batches, double &loss, double &squaredNorm) {
+  std::fill(squares.begin(), squares.end(), 0.0);
+  NormSink norm(engine.trainables, squares);
+  if (Status status = runBatches(batches, norm, engine.trainables.isRefreshDue(), loss); !status.ok())
+    return status;
+  for (double square : squares)
+    squaredNorm += square;
+  if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
+    return status;
+  // Gradients lay where the head finds its rows; without accumulation there is one batch.
+  if (Status status = engine.take(batches[0]); !status.ok())
+    return status;
+  ApplySink apply(engine.trainables, engine.cancellation, clipFactor(engine.settings.clip, squaredNorm));
+  return runBatches(batches, apply, false, loss);
+}
+
+Status GradientStep::run(const Batches &batches, double &loss, double &squaredNorm) {
+  if (engine.lane().gradients.areKept()) {
+    KeepSink keep;
+    if (Status status = runBatches(batches, keep, engine.trainables.isRefreshDue(), loss); !status.ok())
+      return status;
+    engine.held.gradients = engine.settings.return_gradients;
+    return applyKept(squaredNorm);
+  }
+  if (engine.settings.clip_recompute)
+    return runTwice(batches, loss, squaredNorm);
+  ApplySink apply(engine.trainables, engine.cancellation);
+  Status status = runBatches(batches, apply, engine.trainables.isRefreshDue(), loss);
+  squaredNorm = apply.squaredNorm;
+  return status;
+}
+
+Status GradientStep::keep(const Batches &batches, double &loss) {
+  KeepSink keep;
+  Status status = runBatches(batches, keep, engine.trainables.isRefreshDue(), loss);
+  engine.held.gradients = status.ok();
+  return status;
+}
+
+} // namespace mebp
