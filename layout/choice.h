@@ -29,6 +29,8 @@ struct Choice {
   bool limitsResidency = false; // keeps account of which weights are in memory
   uint32_t spacing = 1;         // every how many layers a checkpoint is kept
   uint32_t lanes = 1;           // micro-batches under way at once
+  bool offersGradients = false; // to the caller, who may hold them for a while: where they are applied at once,
+  uint32_t gradientsOut = 0;    // those of so many blocks
   bool placesValues = false;    // the device does, in memory of its own
   uint64_t workspace = 0;       // of the kernels
   // What shares a place at different times has places apart, but for programs' scratch: to show that it may share it.

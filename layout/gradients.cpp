@@ -34,12 +34,15 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
   plan.blocks.resize(facts.blocks.size());
   // A sum over micro-batches begins with zeros, any other with its first contribution.
   std::vector<bool> begun(left.size(), use == GradientUse::Sum);
+  plan.areOffered = choice.offersGradients;
+  plan.slots = use == GradientUse::Apply ? choice.gradientsOut + 1 : 1;
+  uint64_t slotBytes = 0;
   Placer scratch;
   for (size_t number = facts.blocks.size(); number-- > 0;) {
     if (!choice.isApart)
       scratch = Placer();
     if (number + 1 == facts.blocks.size())
-      plan.head = plan.scratch + scratch.take(headBytes);
+      plan.head = plan.scratch + scratch.take(headBytes); // the first slot is the head's
     for (uint32_t trainable : facts.blocks[number]->gradients) {
       Contribution contribution;
       contribution.trainable = trainable;
@@ -50,8 +53,12 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
       begun[trainable] = true;
       plan.blocks[number].push_back(contribution);
     }
-    plan.scratchBytes = std::max(plan.scratchBytes, scratch.total());
+    slotBytes = std::max(slotBytes, scratch.total());
   }
+  for (uint32_t block = 0; block < plan.blocks.size(); ++block)
+    for (Contribution &contribution : plan.blocks[block])
+      contribution.offset += contribution.isDirect ? 0 : plan.slotOf(block) * slotBytes;
+  plan.scratchBytes = plan.slots * slotBytes;
   lane.take(Owner::Gradients, plan.scratchBytes);
   return plan;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where gradients are written. One that is applied at once only needs memory while its block is run; one that is kept
-// or summed, or that comes from several blocks, has memory of its own.
+// Where gradients are written. One that is applied at once only needs memory while its block is run, or until the
+// caller has given it back: that memory is shared by blocks that are `slots` apart. One that is kept or summed, or that
+// comes from several blocks, has memory of its own.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,10 @@ struct GradientPlan {
   uint64_t pending = 0;                          // as much, of the sum whose factor is not known yet; or noOffset
   uint64_t head = 0;                             // for a while, in a lane's memory: what the head takes and gives
   uint64_t bytes = 0, scratchBytes = 0;          // from `begin` and from `scratch` on
+  uint32_t slots = 1;                            // of the scratch
+  bool areOffered = false;                       // and may be out when their block has run
+
+  uint32_t slotOf(uint32_t block) const { return static_cast<uint32_t>(blocks.size() - 1 - block) % slots; }
 };
 
 // The head's step ports need `headBytes`, until the backwards begin. The memory that gradients have of their own, from

@@ -239,6 +239,14 @@ mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *b
   return stepOf(session, {batches, nullptr, count}, {objective, user}, result, error);
 }
 
+// While another thread is within a step.
+mebp_code mebp_session_give_gradient(mebp_session *session, uint32_t trainable, mebp_error *error) {
+  return guarded(error, {{"session", session}}, [&] {
+    return session->session ? session->session->engine.handover.give(trainable)
+                            : failure(MEBP_PAUSED, "the session is paused and has taken no gradient");
+  });
+}
+
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error) {
   return withSession(session, error, {{"gradients", gradients}}, [&](Session &used) {
     for (uint32_t i = 0; i < used.engine.trainables.count(); ++i)

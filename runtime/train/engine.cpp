@@ -51,6 +51,7 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
   if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
       !status.ok())
     return status;
+  handover.create(opened.content(), given, layout.gradients, cancellation);
   subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory, check);
   if (Status status = trainables.initialize(opened); !status.ok())
     return status;

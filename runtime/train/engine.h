@@ -18,6 +18,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/flight.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/handover.h"
 #include "runtime/train/lane.h"
 #include "runtime/train/memory_check.h"
 #include "runtime/train/other_half.h"
@@ -94,6 +95,7 @@ public:
   OtherHalf otherHalf{lanes, flight};
   Objective objective; // of the step that runs
   Held held;
+  Handover handover;
   std::vector<Lane> lanes; // which stay where they are
   Flight flight;           // of all these; its threads end first
 

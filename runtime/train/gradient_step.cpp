@@ -23,11 +23,15 @@ void multiply(float *gradient, uint64_t elements, float factor) {
 // Applies each gradient at once, clipped by a factor that is known already.
 class ApplySink final : public GradientSink {
 public:
-  ApplySink(Trainables &trainables, Cancellation &cancellation, float factor = 1)
-      : trainables(trainables), cancellation(cancellation), factor(factor) {}
+  // `squares` are of each trainable where the order in which they come may be any, and empty else.
+  ApplySink(Trainables &trainables, Cancellation &cancellation, std::vector<double> &squares, float factor = 1)
+      : trainables(trainables), cancellation(cancellation), squares(squares), factor(factor) {}
   Status take(uint32_t trainable, float *gradient) override {
     cancellation.heed(false); // from here on the step would end half applied
-    squaredNorm += trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    const double square = trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    squaredNorm += square;
+    if (!squares.empty())
+      squares[trainable] = square;
     multiply(gradient, trainables.gradientElements(trainable), factor);
     return trainables.update(trainable, gradient);
   }
@@ -37,6 +41,7 @@ public:
 private:
   Trainables &trainables;
   Cancellation &cancellation;
+  std::vector<double> &squares;
   float factor;
 };
 
@@ -56,11 +61,16 @@ private:
 
 } // namespace
 
-void GradientStep::create() { squares.resize(engine.settings.clip_recompute ? engine.trainables.count() : 0); }
+void GradientStep::create() {
+  const bool needsSquares = engine.settings.clip_recompute || engine.handover.isAsked();
+  squares.resize(needsSquares ? engine.trainables.count() : 0);
+}
 
 // From the head on, in the order of those that add something: one without labels does not.
-Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &sink, bool refreshes,
-                               double &loss) {
+Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &applied, bool isLast,
+                               bool refreshes, double &loss) {
+  OfferSink offering(engine.handover, applied); // complete with the last micro-batch
+  GradientSink &sink = isLast ? static_cast<GradientSink &>(offering) : applied;
   if (Status status = Engine::takeAgain(own, batches, index); !status.ok() || own.labels == 0)
     return status;
   own.place = engine.flight.lineUp();
@@ -76,7 +86,12 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
   if (Status status = own.gradients.deliver(head, sink); !status.ok())
     return status;
   engine.flight.leave(head);
-  auto atBlock = [&](uint32_t block) { return refreshes ? search.refresh(own, block) : Status(); };
+  auto atBlock = [&](uint32_t block) {
+    if (Status status = engine.handover.isAsked() ? engine.handover.settleBefore(block, applied) : Status();
+        !status.ok())
+      return status;
+    return refreshes ? search.refresh(own, block) : Status();
+  };
   return own.runBackward(&sink, std::ref(atBlock));
 }
 
@@ -89,12 +104,26 @@ Status GradientStep::runBatches(const Batches &batches, GradientSink &sink, bool
   engine.lane().gradients.clearSums();
   loss = 0;
   auto runOne = [&](uint32_t number, uint32_t index) {
-    return runSample(engine.lanes[number], batches, index, sink, refreshes && batches.count == 1, loss);
+    const bool isAlone = batches.count == 1, isLast = index + 1 == batches.count;
+    return runSample(engine.lanes[number], batches, index, sink, isLast, refreshes && isAlone, loss);
   };
-  return engine.flight.run(batches.count, std::ref(runOne));
+  engine.handover.begin();
+  Status status = engine.flight.run(batches.count, std::ref(runOne));
+  return status.ok() ? engine.handover.settleAll(sink) : status;
+}
+
+Status GradientStep::offerRest() {
+  KeepSink keep;
+  for (uint32_t i = 0; engine.handover.isAsked() && i < engine.trainables.count(); ++i)
+    if (!engine.handover.isOffered(i))
+      if (Status status = engine.handover.offer(i, engine.lane().gradients.of(i), keep); !status.ok())
+        return status;
+  return engine.handover.settleAll(keep);
 }
 
 Status GradientStep::applyKept(double &squaredNorm) {
+  if (Status status = offerRest(); !status.ok())
+    return status;
   for (uint32_t i = 0; i < engine.trainables.count(); ++i)
     squaredNorm += engine.trainables.squareOf(engine.lane().gradients.of(i), engine.trainables.gradientElements(i));
   double norm = std::sqrt(squaredNorm);
@@ -123,7 +152,7 @@ Status GradientStep::runTwice(const Batches &batches, double &loss, double &squa
   // Gradients lay where the head finds its rows; without accumulation there is one batch.
   if (Status status = engine.take(batches[0]); !status.ok())
     return status;
-  ApplySink apply(engine.trainables, engine.cancellation, clipFactor(engine.settings.clip, squaredNorm));
+  ApplySink apply(engine.trainables, engine.cancellation, squares, clipFactor(engine.settings.clip, squaredNorm));
   return runBatches(batches, apply, false, loss);
 }
 
@@ -137,9 +166,14 @@ Status GradientStep::run(const Batches &batches, double &loss, double &squaredNo
   }
   if (engine.settings.clip_recompute)
     return runTwice(batches, loss, squaredNorm);
-  ApplySink apply(engine.trainables, engine.cancellation);
+  ApplySink apply(engine.trainables, engine.cancellation, squares);
   Status status = runBatches(batches, apply, engine.trainables.isRefreshDue(), loss);
   squaredNorm = apply.squaredNorm;
+  if (engine.handover.isAsked()) { // in the order of those that are not taken, for their bits
+    squaredNorm = 0;
+    for (uint32_t trainable : engine.handover.offered())
+      squaredNorm += squares[trainable];
+  }
   return status;
 }
 

@@ -31,13 +31,16 @@ public:
   Status applyKept(double &squaredNorm);
 
 private:
-  Status runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &sink, bool refreshes, double &loss);
+  Status runSample(Lane &own, const Batches &batches, uint32_t index, GradientSink &applied, bool isLast,
+                   bool refreshes, double &loss);
+  // Of what is kept: the sums of sequences, and where the last micro-batch had no label.
+  Status offerRest();
   Status runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss);
   Status runTwice(const Batches &batches, double &loss, double &squaredNorm);
 
   Engine &engine;
   SubspaceSearch &search;
-  std::vector<double> squares; // of each trainable's gradient, where it is computed twice
+  std::vector<double> squares; // of each trainable's gradient, where it is computed twice or offered
 };
 
 } // namespace mebp

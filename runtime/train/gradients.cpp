@@ -49,7 +49,7 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
     if (contribution.last)
       if (Status status = sink.take(contribution.trainable, gradient); !status.ok())
         return status;
-    if (!contribution.isDirect)
+    if (!contribution.isDirect && !plan.areOffered)
       check.clear(placeOf(contribution), gradientElements(*bundle, contribution.trainable) * sizeof(float));
   }
   return Status();

@@ -116,6 +116,12 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
       (followed.spill_folder || followed.clip_recompute || findBackend(followed.backend)->isForeign))
     return failure(MEBP_UNSUPPORTED, "half of a split model keeps all of a step in memory on the CPU; leave out what "
                                      "spills, clip_recompute and other devices");
+  if (followed.on_gradient && (isForwardOnly(followed) || followed.clip_recompute))
+    return failure(MEBP_INVALID_ARGUMENT, "on_gradient is told of gradients that a step computes once; leave it out %s",
+                   followed.clip_recompute ? "with clip_recompute" : "where there are none, as with MeZO");
+  constexpr uint32_t mostOut = 1024;
+  if (followed.gradients_out > mostOut || (followed.gradients_out && !followed.on_gradient))
+    return failure(MEBP_INVALID_ARGUMENT, "gradients_out is for on_gradient, and at most %u blocks", mostOut);
   if (followed.pending_gradients && !followed.accumulate)
     return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
                                           "too, or leave it out");
@@ -173,6 +179,8 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   choice.limitsResidency = options.resident_limit;
   choice.spacing = bundle.plan().spacing();
   choice.lanes = countLanes(options);
+  choice.offersGradients = options.on_gradient;
+  choice.gradientsOut = options.gradients_out;
   choice.placesValues = !backend.followsPlacements();
   choice.workspace = backend.workspaceBytes();
   return choice;

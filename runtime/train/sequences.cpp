@@ -125,6 +125,7 @@ Status Sequences::apply(double &squaredNorm) {
                                               : "there is no gradient of a sequence to apply");
   squaredNorm = 0;
   engine.trainables.beginStep();
+  engine.handover.begin();
   Status status = step.applyKept(squaredNorm);
   discard();
   return engine.trainables.endStep(status);

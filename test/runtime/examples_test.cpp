@@ -108,6 +108,36 @@ TEST_F(ExamplesTest, ExplainedTrains) {
   EXPECT_NE(outcome.output.find(largestGradient()), std::string::npos) << outcome.output;
 }
 
+// Of two halves with as many labels, the average of their gradients is that of both.
+TEST_F(ExamplesTest, AveragedHalvesTrainAsOne) {
+  const std::vector<int32_t> ids = tinyTokens(2 * tinySequence);
+  writeIds(ids);
+  const Outcome outcome =
+      runCommand(std::string(AVERAGE_GRADIENTS) + " " + bundle.path() + " < " + scratch + "/ids.txt", scratch);
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  OpenBundle opened(bundle.path());
+  mebp_session_options options = defaultOptions();
+  options.accumulate = true;
+  OpenSession session(opened.handle, options);
+  const mebp_batch halves[] = {{ids.data(), ids.data(), 1, tinySequence},
+                               {ids.data() + tinySequence, ids.data() + tinySequence, 1, tinySequence}};
+  for (int step = 1; step <= 10; ++step) {
+    for (int half = 0; half < 2; ++half) {
+      double expected, found = 0;
+      const mebp_batch &own = halves[half];
+      ASSERT_EQ(mebp_session_loss(session.handle, own.ids, own.labels, 1, tinySequence, &expected, nullptr), MEBP_OK);
+      const std::string begin = "half " + std::to_string(half) + ", step " + std::to_string(step) + ": loss ";
+      const size_t at = outcome.output.find(begin);
+      ASSERT_NE(at, std::string::npos) << begin << outcome.output;
+      found = std::strtod(outcome.output.c_str() + at + begin.size(), nullptr);
+      EXPECT_NEAR(found, expected, 1e-4) << begin;
+    }
+    mebp_step_result result;
+    mebp_step_result_init(&result);
+    ASSERT_EQ(mebp_session_step_batches(session.handle, halves, 2, &result, nullptr), MEBP_OK);
+  }
+}
+
 TEST_F(ExamplesTest, BothRefuseBadInputInOneLine) {
   expectRefusals(TRAIN_TERSE);
   expectRefusals(TRAIN_EXPLAINED);

@@ -214,6 +214,13 @@ typedef enum mebp_log_level MEBP_ANY_NUMBER { MEBP_LOG_INFO = 0, MEBP_LOG_WARNIN
 #define MEBP_REFRESH_BY_SKETCH 0
 #define MEBP_REFRESH_BY_SVD 1
 
+/* Told of each gradient of a step as soon as it is complete, before it is applied or kept: `count` numbers of the
+ * trainable, which it may change. If it sets *taken, the gradient stays where it is until any thread gives it back with
+ * mebp_session_give_gradient, and is applied then; so it can be reduced over machines while the step goes on. It is
+ * called on the thread of the step, must not call the session, and what it gives but MEBP_OK ends the step as a kernel
+ * that fails does. After a step that has failed, nothing is out. */
+typedef mebp_code (*mebp_on_gradient)(void *user, uint32_t trainable, float *gradient, uint64_t count, bool *taken);
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer; /* MEBP_ADAMW */
@@ -267,6 +274,12 @@ typedef struct mebp_session_options {
   /* Of a bundle with a value head, with accumulate: a second adapter of the head's own, with an optimizer state of its
    * own (mebp_session_use_value_adapter). */
   bool value_adapter;
+  /* Of steps, gradients and sums of sequences; not with MeZO or clip_recompute. NULL: nobody is told. */
+  mebp_on_gradient on_gradient;
+  void *gradient_user;
+  /* Blocks whose gradients may be out while the backward goes on, where they are applied at once: each takes as much
+   * memory as one block's gradients. Where they are kept or summed all may, and this changes nothing. */
+  uint32_t gradients_out;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -343,6 +356,9 @@ mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t 
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                       mebp_objective objective, void *user, mebp_step_result *result,
                                       mebp_error *error);
+/* Gives back what on_gradient has taken, with what it is to be now. For any thread, while the step runs, which waits
+ * for it. */
+mebp_code mebp_session_give_gradient(mebp_session *session, uint32_t trainable, mebp_error *error);
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
