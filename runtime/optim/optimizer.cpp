@@ -31,18 +31,26 @@ static double squareOf(const float *gradient, uint64_t count) {
   return sum;
 }
 
-double squareOf(Workers *workers, const float *gradient, uint64_t count) {
-  constexpr uint64_t leastShare = 1 << 15, mostTasks = 128;
-  const uint64_t share = std::max(leastShare, (count + mostTasks - 1) / mostTasks);
-  const uint64_t tasks = (count + share - 1) / share;
-  double sums[mostTasks];
-  forEach(workers, tasks, [&](uint64_t task) {
-    sums[task] = squareOf(gradient + task * share, std::min(count - task * share, share));
-  });
+static uint64_t normTile(uint64_t count) {
+  constexpr uint64_t least = 1 << 15;
+  return std::max(least, (count + mostNormTiles - 1) / mostNormTiles);
+}
+
+uint64_t normTilesOf(uint64_t count) { return (count + normTile(count) - 1) / normTile(count); }
+
+double squareOf(Workers *workers, const float *gradient, uint64_t count, double *tiles) {
+  const uint64_t tile = normTile(count), tasks = normTilesOf(count);
+  forEach(workers, tasks,
+          [&](uint64_t task) { tiles[task] = squareOf(gradient + task * tile, std::min(count - task * tile, tile)); });
   double sum = 0;
   for (uint64_t task = 0; task < tasks; ++task)
-    sum += sums[task];
+    sum += tiles[task];
   return sum;
+}
+
+double squareOf(Workers *workers, const float *gradient, uint64_t count) {
+  double tiles[mostNormTiles];
+  return squareOf(workers, gradient, count, tiles);
 }
 
 } // namespace mebp

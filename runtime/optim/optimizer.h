@@ -112,7 +112,11 @@ template <typename Update> void byPieces(const TrainedTensor &tensor, const Upda
           [&](uint64_t task) { updateRange(tensor, task * share, std::min(elements - task * share, share), update); });
 }
 
-// What a gradient adds to the square of its norm. The same on however many threads.
+// What a gradient adds to the square of its norm: a sum of those of tiles, which follow from its size alone. The same
+// on however many threads.
+constexpr uint64_t mostNormTiles = 128;
+uint64_t normTilesOf(uint64_t count);
 double squareOf(Workers *workers, const float *gradient, uint64_t count);
+double squareOf(Workers *workers, const float *gradient, uint64_t count, double *tiles);
 
 } // namespace mebp

@@ -64,6 +64,10 @@ private:
 void GradientStep::create() {
   const bool needsSquares = engine.settings.clip_recompute || engine.handover.isAsked();
   squares.resize(needsSquares ? engine.trainables.count() : 0);
+  uint64_t all = 0;
+  for (uint32_t i = 0; engine.settings.on_norm && i < engine.trainables.count(); ++i)
+    all += normTilesOf(engine.trainables.gradientElements(i));
+  tiles.resize(all);
 }
 
 // From the head on, in the order of those that add something: one without labels does not.
@@ -121,13 +125,28 @@ Status GradientStep::offerRest() {
   return engine.handover.settleAll(keep);
 }
 
+// The caller may replace it by that of the gradient over all machines.
+Status GradientStep::squareKept(double &squaredNorm) {
+  const mebp_session_options &settings = engine.settings;
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
+    const float *gradient = engine.lane().gradients.of(i);
+    const uint64_t count = engine.trainables.gradientElements(i);
+    squaredNorm += settings.on_norm ? engine.trainables.squareOf(gradient, count, tiles.data() + begin)
+                                    : engine.trainables.squareOf(gradient, count);
+    begin += normTilesOf(count);
+  }
+  if (settings.on_norm)
+    if (const mebp_code code = settings.on_norm(settings.norm_user, tiles.data(), tiles.size(), &squaredNorm);
+        code != MEBP_OK)
+      return failure(code, "on_norm has failed; no gradient has been applied");
+  return checkFinite("gradient's norm", std::sqrt(squaredNorm));
+}
+
 Status GradientStep::applyKept(double &squaredNorm) {
   if (Status status = offerRest(); !status.ok())
     return status;
-  for (uint32_t i = 0; i < engine.trainables.count(); ++i)
-    squaredNorm += engine.trainables.squareOf(engine.lane().gradients.of(i), engine.trainables.gradientElements(i));
-  double norm = std::sqrt(squaredNorm);
-  if (Status status = checkFinite("gradient's norm", norm); !status.ok())
+  if (Status status = squareKept(squaredNorm); !status.ok())
     return status;
   const float factor = clipFactor(engine.settings.clip, squaredNorm);
   for (uint32_t i = 0; i < engine.trainables.count(); ++i) {

@@ -35,11 +35,13 @@ private:
                    bool refreshes, double &loss);
   // Of what is kept: the sums of sequences, and where the last micro-batch had no label.
   Status offerRest();
+  Status squareKept(double &squaredNorm);
   Status runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss);
   Status runTwice(const Batches &batches, double &loss, double &squaredNorm);
 
   Engine &engine;
   SubspaceSearch &search;
+  std::vector<double> tiles;   // of all gradients, where the caller is told of their norm
   std::vector<double> squares; // of each trainable's gradient, where it is computed twice or offered
 };
 

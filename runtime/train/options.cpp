@@ -92,6 +92,14 @@ static Status checkInFlight(const format::Bundle &bundle, const mebp_session_opt
   return Status();
 }
 
+static layout::GradientUse gradientUseOf(const format::Bundle &bundle, const mebp_session_options &options) {
+  if (options.accumulate)
+    return layout::GradientUse::Sum;
+  bool areKept = options.return_gradients || (options.clip > 0 && !options.clip_recompute) ||
+                 findBackend(options.backend)->isForeign || bundle.has_split();
+  return areKept ? layout::GradientUse::Keep : layout::GradientUse::Apply;
+}
+
 Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_options &given,
                            const mebp_session_options &followed) {
   if (given.spill_folder && isForwardOnly(given))
@@ -136,6 +144,10 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
     return refuseNumber(followed.backend);
+  if (followed.on_norm && (isForwardOnly(followed) || followed.clip_recompute ||
+                           gradientUseOf(bundle, followed) == layout::GradientUse::Apply))
+    return failure(MEBP_INVALID_ARGUMENT, "on_norm is told of gradients that are kept until all are there; give clip "
+                                          "without clip_recompute, accumulate or return_gradients, or leave it out");
   if (followed.resident_limit && !backend->tellsReads)
     return failure(
         MEBP_UNSUPPORTED,
@@ -154,14 +166,6 @@ void log(const mebp_session_options &options, mebp_log_level level, const std::s
 
 bool isForwardOnly(const mebp_session_options &options) {
   return options.forward_only || options.generate_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
-}
-
-static layout::GradientUse gradientUseOf(const format::Bundle &bundle, const mebp_session_options &options) {
-  if (options.accumulate)
-    return layout::GradientUse::Sum;
-  bool areKept = options.return_gradients || (options.clip > 0 && !options.clip_recompute) ||
-                 findBackend(options.backend)->isForeign || bundle.has_split();
-  return areKept ? layout::GradientUse::Keep : layout::GradientUse::Apply;
 }
 
 layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {

@@ -86,6 +86,9 @@ public:
 
   // A step updates each once. Its end counts it or, where it failed, says whether it had changed any by then.
   double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
+  double squareOf(const float *gradient, uint64_t count, double *tiles) const {
+    return mebp::squareOf(workers, gradient, count, tiles);
+  }
   void beginStep() { changed = false; }
   Status update(uint32_t trainable, const float *gradient);
   // With a gradient in the trainable's own shape, wherever it comes from: projects it first, where that is to be, after

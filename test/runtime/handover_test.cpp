@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients that the caller changes, or takes and gives back: the bits of a step that nobody is told of.
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -213,6 +214,81 @@ TEST_F(Handover, RefusesWhatHasNoGradients) {
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "leave it out with clip_recompute");
   OpenSession session(bundle.handle, options());
   expectRefusal(mebp_session_give_gradient(session.handle, 0, &error), "has not been taken, or has been given back");
+}
+
+// What a caller is told of the norm, and what it makes of it.
+struct Norm {
+  mebp_code code = MEBP_OK;
+  double factor = 1, sum = 0;
+  uint64_t tiles = 0;
+
+  void listen(mebp_session_options &options) {
+    options.norm_user = this;
+    options.on_norm = [](void *user, const double *squares, uint64_t count, double *sum) {
+      Norm &own = *static_cast<Norm *>(user);
+      own.tiles = count;
+      own.sum = 0;
+      for (uint64_t i = 0; i < count; ++i)
+        own.sum += squares[i];
+      *sum *= own.factor;
+      return own.code;
+    };
+  }
+};
+
+TEST_F(Handover, TellsOfTheNormByTiles) {
+  Norm norm;
+  mebp_session_options given = options();
+  given.clip = 1e-3;
+  mebp_session_options listening = given;
+  norm.listen(listening);
+  OpenSession plain(bundle.handle, given), told(bundle.handle, listening);
+  mebp_step_result one, other;
+  ASSERT_EQ(step(plain.handle, 0, 1, one), MEBP_OK);
+  ASSERT_EQ(step(told.handle, 0, 1, other), MEBP_OK);
+  EXPECT_EQ(one.grad_norm, other.grad_norm);
+  EXPECT_EQ(trainablesOf(bundle.handle, plain.handle), trainablesOf(bundle.handle, told.handle));
+  EXPECT_EQ(norm.tiles, trainablesOf(bundle.handle, plain.handle).size()); // each is smaller than a tile
+  EXPECT_NEAR(std::sqrt(norm.sum), one.grad_norm, 1e-12);
+}
+
+// As if other machines had three quarters of the square: half is left of the step.
+TEST_F(Handover, ClipsByTheNormThatItIsGiven) {
+  Norm norm;
+  norm.factor = 4;
+  mebp_session_options given = options();
+  given.optimizer = MEBP_SGD;
+  given.clip = 1e-3;
+  mebp_session_options listening = given;
+  norm.listen(listening);
+  OpenSession plain(bundle.handle, given), told(bundle.handle, listening);
+  const auto before = trainablesOf(bundle.handle, plain.handle);
+  mebp_step_result one, other;
+  ASSERT_EQ(step(plain.handle, 0, 1, one), MEBP_OK);
+  ASSERT_EQ(step(told.handle, 0, 1, other), MEBP_OK);
+  EXPECT_NEAR(other.grad_norm, 2 * one.grad_norm, 1e-12);
+  const auto whole = trainablesOf(bundle.handle, plain.handle), half = trainablesOf(bundle.handle, told.handle);
+  for (size_t i = 0; i < before.size(); ++i)
+    for (size_t j = 0; j < before[i].size(); ++j)
+      EXPECT_NEAR(half[i][j] - before[i][j], (whole[i][j] - before[i][j]) / 2, 1e-6);
+}
+
+TEST_F(Handover, AFailureOfTheNormChangesNothing) {
+  Norm norm;
+  norm.code = MEBP_IO;
+  mebp_session_options given = options();
+  mebp_session *made = nullptr;
+  norm.listen(given);
+  expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error),
+                "on_norm is told of gradients that are kept");
+  given.accumulate = true;
+  OpenSession session(bundle.handle, given);
+  const auto before = trainablesOf(bundle.handle, session.handle);
+  mebp_step_result result;
+  EXPECT_EQ(step(session.handle, 0, 1, result), MEBP_IO);
+  EXPECT_EQ(trainablesOf(bundle.handle, session.handle), before);
+  norm.code = MEBP_OK;
+  EXPECT_EQ(step(session.handle, 0, 1, result), MEBP_OK) << error.message;
 }
 
 // Each block more that may be out takes the memory of one block's gradients.

@@ -221,6 +221,12 @@ typedef enum mebp_log_level MEBP_ANY_NUMBER { MEBP_LOG_INFO = 0, MEBP_LOG_WARNIN
  * that fails does. After a step that has failed, nothing is out. */
 typedef mebp_code (*mebp_on_gradient)(void *user, uint32_t trainable, float *gradient, uint64_t count, bool *taken);
 
+/* Told of the gradient's norm before anything is applied, where gradients are kept (clip, accumulate,
+ * return_gradients): `squares` are sums of squares, one for each of `count` tiles of the gradients in a fixed order,
+ * which depends on the trainables' sizes alone. *sum is theirs; what it becomes is what is clipped by and given as the
+ * norm. It is called as on_gradient is. */
+typedef mebp_code (*mebp_on_norm)(void *user, const double *squares, uint64_t count, double *sum);
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer; /* MEBP_ADAMW */
@@ -280,6 +286,8 @@ typedef struct mebp_session_options {
   /* Blocks whose gradients may be out while the backward goes on, where they are applied at once: each takes as much
    * memory as one block's gradients. Where they are kept or summed all may, and this changes nothing. */
   uint32_t gradients_out;
+  mebp_on_norm on_norm; /* NULL: nobody is told */
+  void *norm_user;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
