@@ -35,6 +35,12 @@ public:
     options.gradient_user = this;
   }
 
+  // After a step that has failed: until nothing of it is touched any more.
+  void drain() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return held.empty() && !isGiving; });
+  }
+
   mebp_session *session = nullptr;
   float factor = 1; // by which what is taken is multiplied, before it is given back
   int failsAt = -1; // at this call
@@ -67,10 +73,13 @@ private:
         for (uint64_t i = 0; i < one.count; ++i)
           one.gradient[i] *= factor;
         ++given;
+        isGiving = true;
         lock.unlock();
         mebp_session_give_gradient(session, one.trainable, nullptr);
         lock.lock();
+        isGiving = false;
       }
+      changed.notify_all();
     }
   }
 
@@ -83,7 +92,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Held> held;
-  bool isOver = false;
+  bool isOver = false, isGiving = false;
   std::thread thread{[this] { run(); }};
 };
 
@@ -191,6 +200,7 @@ TEST_F(Handover, AFailureEndsTheStep) {
       mebp_step_result result;
       EXPECT_EQ(step(session.handle, 0, 1, result), MEBP_IO);
       EXPECT_NE(std::strstr(error.message, "on_gradient has failed at '"), nullptr) << error.message;
+      giver.drain();
       giver.failsAt = -1;
       if (trainablesOf(bundle.handle, session.handle) == before)
         EXPECT_EQ(step(session.handle, 0, 1, result), MEBP_OK) << error.message;
