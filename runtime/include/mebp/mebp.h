@@ -217,8 +217,8 @@ typedef enum mebp_log_level MEBP_ANY_NUMBER { MEBP_LOG_INFO = 0, MEBP_LOG_WARNIN
 /* Told of each gradient of a step as soon as it is complete, before it is applied or kept: `count` numbers of the
  * trainable, which it may change. If it sets *taken, the gradient stays where it is until any thread gives it back with
  * mebp_session_give_gradient, and is applied then; so it can be reduced over machines while the step goes on. It is
- * called on the thread of the step, must not call the session, and what it gives but MEBP_OK ends the step as a kernel
- * that fails does. After a step that has failed, nothing is out. */
+ * called on the thread of the step and may call nothing else of the session; what it gives but MEBP_OK ends the step as
+ * a kernel that fails does. After a step that has failed nothing is out, and what was taken is not to be touched. */
 typedef mebp_code (*mebp_on_gradient)(void *user, uint32_t trainable, float *gradient, uint64_t count, bool *taken);
 
 /* Told of the gradient's norm before anything is applied, where gradients are kept (clip, accumulate,
