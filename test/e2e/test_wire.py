@@ -155,7 +155,9 @@ def test_command(folder, capsys):
     ],
 )
 def test_wrong_options(folder, capsys, options, line):
-    assert main(["wire", str(compile_both(folder)[1]), *options]) == 2
+    edge = compile_both(folder)[1]
+    capsys.readouterr()  # what the first of these tests is told while it exports
+    assert main(["wire", str(edge), *options]) == 2
     assert capsys.readouterr().err == f"mebp: {line}\n"
 
 
