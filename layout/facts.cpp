@@ -105,12 +105,22 @@ BlockFacts blockFactsOf(const format::Bundle &bundle, int number) {
   return facts;
 }
 
+uint32_t numberOf(const format::TrainedShape &shape, std::vector<format::TrainedShape> &shapes) {
+  auto known = std::find_if(shapes.begin(), shapes.end(), [&](const format::TrainedShape &one) {
+    return one.rows == shape.rows && one.columns == shape.columns && one.rank == shape.rank;
+  });
+  if (known == shapes.end())
+    known = shapes.insert(shapes.end(), shape);
+  return static_cast<uint32_t>(known - shapes.begin());
+}
+
 ModelFacts modelFactsOf(const format::Bundle &bundle) {
   ModelFacts facts;
   for (int i = 0; i < bundle.trainables_size(); ++i) {
     const auto index = static_cast<uint32_t>(i);
-    facts.trainables.push_back(
-        {trainedShape(bundle, index), WeightParts(bundle.trainables(i)).bytes(), gradientBytes(bundle, index)});
+    const format::TrainedShape shape = trainedShape(bundle, index);
+    facts.trainables.push_back({shape, numberOf(shape, facts.shapes), WeightParts(bundle.trainables(i)).bytes(),
+                                gradientBytes(bundle, index)});
   }
   const format::StepShape shape = stepShapeOf(bundle);
   for (size_t i = 0; i < facts.stepPorts.size(); ++i)

@@ -67,12 +67,14 @@ struct WeightParts {
 
 struct TrainableFacts {
   format::TrainedShape shape;
+  uint32_t shapeNumber = 0; // among those of the model, which are few
   uint64_t bytes = 0, gradientBytes = 0;
 };
 
 // What no schedule changes.
 struct ModelFacts {
   std::vector<TrainableFacts> trainables;
+  std::vector<format::TrainedShape> shapes; // of them, each once
   std::array<uint64_t, std::size(format::stepPorts)> stepPorts =
       {}; // bytes; 0: it has no place in the session's memory
   bool isSplit = false;

@@ -5,6 +5,22 @@
 
 namespace mebp::layout {
 
+// What an optimizer has of a tensor.
+namespace {
+struct Kept {
+  uint64_t bytes, readBytes, scratch;
+};
+} // namespace
+
+static std::vector<Kept> keptByShape(const Facts &facts, const Choice &choice) {
+  std::vector<Kept> kept;
+  for (const format::TrainedShape &shape : facts.model->shapes)
+    kept.push_back({format::keptBytes(*choice.optimizer, shape, choice.state, false),
+                    format::keptBytes(*choice.optimizer, shape, choice.state, true),
+                    format::scratchBytes(*choice.optimizer, shape)});
+  return kept;
+}
+
 TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &memory, Region &file) {
   TrainablePlan plan;
   const std::vector<TrainableFacts> &trainables = facts.model->trainables;
@@ -28,21 +44,20 @@ TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &m
   plan.weightRoom = memory.take(Owner::Trainables, plan.weightRoom);
   Region &keeping = plan.isKeptFiled ? file : memory;
   plan.keptBegin = keeping.total();
+  const std::vector<Kept> kept = keptByShape(facts, choice);
   if (!choice.forwardOnly)
     for (const TrainableFacts &trainable : trainables) {
-      const uint64_t bytes = format::keptBytes(traits, trainable.shape, choice.state, false);
+      const auto &[bytes, readBytes, scratch] = kept[trainable.shapeNumber];
       plan.kept.push_back(keeping.take(Owner::OptimizerState, bytes) - plan.keptBegin);
       plan.keptRoom = std::max(plan.keptRoom, plan.isKeptFiled ? bytes : 0);
-      plan.scratch = std::max(plan.scratch, format::scratchBytes(traits, trainable.shape));
+      plan.scratch = std::max(plan.scratch, scratch);
     }
   plan.keptBytes = keeping.total() - plan.keptBegin;
   for (uint32_t further = 1; further < plan.adapters; ++further)
     keeping.take(Owner::OptimizerState, plan.keptBytes);
   plan.readBegin = memory.total();
   for (uint32_t i = 0; i < plan.kept.size(); ++i)
-    plan.read.push_back(
-        memory.take(Owner::OptimizerState, format::keptBytes(traits, trainables[i].shape, choice.state, true)) -
-        plan.readBegin);
+    plan.read.push_back(memory.take(Owner::OptimizerState, kept[trainables[i].shapeNumber].readBytes) - plan.readBegin);
   plan.readBytes = memory.total() - plan.readBegin;
   plan.keptRoom = memory.take(Owner::OptimizerState, plan.keptRoom);
   plan.scratch = memory.take(Owner::OptimizerState, plan.scratch);

@@ -175,12 +175,15 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   return choice;
 }
 
-std::vector<Choice> ScheduleChooser::listChoices(Spill spill) const {
+const std::vector<Choice> &ScheduleChooser::listChoices(Spill spill) const {
+  auto [entry, isNew] = listed.try_emplace(spill);
+  std::vector<Choice> &choices = entry->second;
+  if (!isNew)
+    return choices;
   // What is in a file, or not there at all, need not be computed again.
   const bool canSpace = spill == Spill::None && !session.forwardOnly;
   const auto mostSpacing =
       static_cast<int64_t>(canSpace ? std::max<uint64_t>(countLayers(chunks.front().facts), 1) : 1);
-  std::vector<Choice> choices;
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)
       for (int64_t spacing = 1; spacing <= mostSpacing; ++spacing)

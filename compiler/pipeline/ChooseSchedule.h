@@ -6,6 +6,7 @@
 #include "compiler/plan/MemoryPlan.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <map>
 #include <optional>
 
 namespace mebp {
@@ -77,8 +78,9 @@ private:
   static Part join(const Part &first, const Part &rest, int64_t layers);
   layout::Choice choose(int64_t spacing, Spill spill) const;
   void addKept(std::vector<Choice> &choices) const;
-  std::vector<Choice> listChoices(Spill spill) const;
+  const std::vector<Choice> &listChoices(Spill spill) const;
 
+  mutable std::map<Spill, std::vector<Choice>> listed; // once
   std::vector<Part> chunks, tiles;
   std::vector<std::vector<Part>> kept; // of each chunk size, by price, descending: the first keeps nothing
   layout::Choice session;              // but for the schedule
