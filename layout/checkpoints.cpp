@@ -8,7 +8,6 @@ namespace mebp::layout {
 static void placeInFile(CheckpointPlan &plan, uint32_t count, Region &file) {
   for (uint32_t i = 0; i < count; ++i)
     plan.places.push_back(file.takePages(Owner::Checkpoints, plan.bytes));
-  plan.fileBytes = file.total();
 }
 
 // Of half a model: each layer that runs here keeps its input.

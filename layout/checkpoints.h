@@ -30,7 +30,6 @@ struct CheckpointPlan {
   // What flows from block to block and is no checkpoint: the head's input, then cotangents; where checkpoints are not
   // in memory, activations as well. Two places that take turns, or one where all programs run in place.
   uint64_t flow[2] = {};
-  uint64_t fileBytes = 0; // of all checkpoints, from the file's beginning
 };
 
 // How many of so many checkpoints have memory at once where every `spacing`-th has a place of its own.

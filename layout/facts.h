@@ -75,8 +75,8 @@ struct TrainableFacts {
 struct ModelFacts {
   std::vector<TrainableFacts> trainables;
   std::vector<format::TrainedShape> shapes; // of them, each once
-  std::array<uint64_t, std::size(format::stepPorts)> stepPorts =
-      {}; // bytes; 0: it has no place in the session's memory
+  // Bytes of each; 0: it has no place in the session's memory.
+  std::array<uint64_t, std::size(format::stepPorts)> stepPorts = {};
   bool isSplit = false;
   bool isGathered = false; // the head's input comes from elsewhere, in the rows alone that it runs on
   uint64_t wire = 0;       // of frames to the other half of a split model, until it has them

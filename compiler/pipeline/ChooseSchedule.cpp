@@ -3,10 +3,10 @@
 // The planner as a solver: which schedule is the fastest within a budget.
 //
 // Terms: a schedule's peak is that of a session (layout/layout.h) whose blocks have the facts of their schedule, and on
-// a device of the program that needs the most. Its time is predicted by the cost model;
-// spacing adds the forward of every block whose checkpoint is not kept, and spilling what a disk takes for it. Spilling
-// wears the disk, so it has to be worth something: a plan that does not spill is taken where it takes at most 5 %
-// longer than the fastest. So a larger budget can make a step slower by 5 %, and never by more.
+// a device of the program that needs the most. Its time is predicted by the cost model; spacing adds the forward of
+// every block whose checkpoint is not kept, and spilling what a disk takes for it. Spilling wears the disk, so it has
+// to be worth something: a plan that does not spill is taken where it takes at most 5 % longer than the fastest. So a
+// larger budget can make a step slower by 5 %, and never by more.
 // 1. For each chunk size, with each choice of values that layers keep (compiler/keep), and for each tile of the loss,
 //    lower a copy of the module, and note facts and time of the layers' programs or of the head's.
 // 2. Look at every combination with every spacing, and of two neighbouring choices of what is kept with every number of
@@ -138,16 +138,10 @@ FailureOr<ScheduleChooser::Part> ScheduleChooser::lower(ModuleOp module, const O
   return part;
 }
 
-layout::Choice ScheduleChooser::choose(int64_t spacing, Spill spill) const {
-  layout::Choice choice = session;
-  choice.spacing = static_cast<uint32_t>(spacing);
-  choice.spillsCheckpoints = spill != Spill::None;
-  choice.spillsState = spill == Spill::All;
-  return choice;
-}
-
 layout::Layout ScheduleChooser::getUsualLayout(Spill spill) const {
-  return planSession(chunks.front().facts, choose(1, spill));
+  Schedule schedule;
+  schedule.spill = spill;
+  return planSession(chunks.front().facts, withSchedule(session, schedule));
 }
 
 Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const {
@@ -160,9 +154,9 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   layout::Facts facts = chunk.facts;
   facts.blocks.back() = tile.facts.blocks.back();
   choice.keptValues = chunk.keptValues;
-  choice.valueBytes = countKeptValues(facts);
-  const layout::Choice chosen = choose(spacing, spill);
+  const layout::Choice chosen = withSchedule(session, choice.schedule);
   const layout::Layout layout = planSession(facts, chosen);
+  choice.valueBytes = layout.memory.of(layout::Owner::Kept);
   const uint64_t deviceScratch = std::max(chunk.layerScratch, tile.headScratch);
   choice.peakBytes = countPeak(facts, layout, chosen, deviceScratch) + chunk.besideBytes;
   StepSeconds seconds = chunk.seconds;

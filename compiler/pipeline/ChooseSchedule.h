@@ -76,7 +76,6 @@ private:
   Choice evaluate(const Part &chunk, const Part &tile, int64_t spacing, Spill spill) const;
   /// Some layers keep by the one's price, the others by the other's.
   static Part join(const Part &first, const Part &rest, int64_t layers);
-  layout::Choice choose(int64_t spacing, Spill spill) const;
   void addKept(std::vector<Choice> &choices) const;
   const std::vector<Choice> &listChoices(Spill spill) const;
 

@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan/KeptValues.h"
 
-#include "format/alignment.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace mebp {
 
-static llvm::ArrayRef<std::shared_ptr<const layout::BlockFacts>> getLayers(const layout::Facts &facts) {
-  return llvm::ArrayRef(facts.blocks).drop_front().drop_back();
-}
-
-uint64_t countKeptValues(const layout::Facts &facts) {
-  uint64_t bytes = 0;
-  for (const auto &layer : getLayers(facts))
-    for (const layout::Passed &passed : layer->training.passed)
-      bytes += passed.kind == format::Port::KEPT ? format::alignUp(passed.bytes) : 0;
-  return bytes;
-}
-
 std::string describeKeptValues(const layout::Facts &facts) {
   llvm::SmallVector<std::pair<std::string, unsigned>> layers; // in how many layers these are kept
-  for (const auto &layer : getLayers(facts)) {
+  for (const auto &layer : llvm::ArrayRef(facts.blocks).drop_front().drop_back()) {
     llvm::SmallVector<llvm::StringRef> values;
     unsigned count = 0;
     for (const layout::Passed &passed : layer->training.passed) {

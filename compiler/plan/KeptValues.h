@@ -5,11 +5,8 @@
 
 namespace mebp {
 
-/// Bytes of what layers keep for their backward (KEPT ports).
-uint64_t countKeptValues(const layout::Facts &facts);
-
-/// Which values these are, for people: "of 3 layers: mlp.gate_proj, mlp.up_proj; of 21: mlp.up_proj"; empty where no
-/// layer keeps any.
+/// Which values layers keep for their backward (KEPT ports), for people: "of 3 layers: mlp.gate_proj, mlp.up_proj; of
+/// 21: mlp.up_proj"; empty where no layer keeps any.
 std::string describeKeptValues(const layout::Facts &facts);
 
 } // namespace mebp

@@ -198,7 +198,7 @@ std::vector<PlannedBuffer> listBuffers(const layout::Facts &facts, const MemoryP
 /// The peak with each optimizer that can train what is compiled, and each sink of gradients
 /// (runtime/train/gradients.h), the planned ones included.
 std::vector<PlannedBuffer> listOtherPeaks(const layout::Facts &facts, const layout::Choice &planned,
-                                          const NeedsBySession &needs, bool isSplit) {
+                                          const NeedsBySession &needs) {
   std::vector<PlannedBuffer> peaks;
   const bool isProjected = llvm::any_of(
       facts.model->trainables, [](const layout::TrainableFacts &trainable) { return trainable.shape.rank > 0; });
@@ -215,7 +215,7 @@ std::vector<PlannedBuffer> listOtherPeaks(const layout::Facts &facts, const layo
       peaks.push_back({traits.name + use, countPeak(facts, planSession(facts, choice), choice, scratch), ""});
     };
     auto addUses = [&](const std::string &kept) {
-      const GradientUse applied = choice.placesValues || isSplit ? GradientUse::Keep : GradientUse::Apply;
+      const GradientUse applied = choice.placesValues || facts.model->isSplit ? GradientUse::Keep : GradientUse::Apply;
       for (auto [use, label] : {std::pair(applied, ", gradients applied at once"),
                                 {GradientUse::Keep, ", clipped or returned"},
                                 {GradientUse::Sum, ", accumulated"}}) {
@@ -339,7 +339,7 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const layout::Facts &facts, const 
   plan.seconds = predictStep(module, options.shape.sequence, options.training.optimizer, machine)
                      .total(plan.choice, countLayers(facts), plan.layout.file.written(), machine.rates);
   plan.buffers = listBuffers(facts, plan, options, needs);
-  plan.otherPeaks = listOtherPeaks(facts, plan.choice, needsBySession, options.split.isChosen);
+  plan.otherPeaks = listOtherPeaks(facts, plan.choice, needsBySession);
   plan.atPeak = needs.scratch.atPeak;
   plan.besideBytes = countBeside(module, facts, options);
   if (plan.besideBytes)

@@ -21,12 +21,16 @@ layout::Choice getSessionChoice(const Options &options) {
   choice.gradients = training.sums ? GradientUse::Sum : keeps ? GradientUse::Keep : GradientUse::Apply;
   choice.forwardOnly = choice.optimizer->forwardOnly;
   choice.hasValueAdapter = training.hasValueAdapter && !choice.forwardOnly;
-  choice.spillsCheckpoints = options.schedule.spill != Spill::None;
-  choice.spillsState = options.schedule.spill == Spill::All;
   choice.limitsResidency = training.residentLimit > 0;
-  choice.spacing = static_cast<uint32_t>(options.schedule.spacing);
   choice.placesValues = placesValues;
   choice.workspace = placesValues ? 0 : training.threads * format::workspaceBytes;
+  return withSchedule(choice, options.schedule);
+}
+
+layout::Choice withSchedule(layout::Choice choice, const Schedule &schedule) {
+  choice.spillsCheckpoints = schedule.spill != Spill::None;
+  choice.spillsState = schedule.spill == Spill::All;
+  choice.spacing = static_cast<uint32_t>(schedule.spacing);
   return choice;
 }
 

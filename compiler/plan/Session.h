@@ -14,6 +14,9 @@ constexpr uint64_t processBytes = 1'000'000;
 /// What a run that follows these options decides on.
 layout::Choice getSessionChoice(const Options &options);
 
+/// The same run by another schedule.
+layout::Choice withSchedule(layout::Choice choice, const Schedule &schedule);
+
 /// Of all that is trained, once.
 uint64_t countTrainables(const layout::Facts &facts);
 

@@ -52,8 +52,8 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
   Engine &owner = *engine;
   const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
                               owner.lane().gradients, owner.subspaces, wave.remote, &states};
-  wave.blocks.create(memory, owner.settings, *owner.backend, arena.data() + layout.scratch, owner.weights, owner.peak,
-                     owner.cancellation, owner.trace, owner.passing(), owner.check);
+  wave.blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
+                     owner.peak, owner.cancellation, owner.trace, owner.passing(), owner.check);
 }
 
 Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {

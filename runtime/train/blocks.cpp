@@ -6,10 +6,9 @@
 
 namespace mebp {
 
-void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running,
-                    unsigned char *scratch, ResidentWeights &residentWeights, PeakMemory &sessionPeak,
-                    const Cancellation &sessionCancellation, Trace &sessionTrace, Exchange *sessionExchange,
-                    const MemoryCheck &memoryCheck) {
+void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
+                    ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
+                    Trace &sessionTrace, Exchange *sessionExchange, const MemoryCheck &memoryCheck) {
   check = memoryCheck;
   exchange = sessionExchange;
   remote = &memory.remote;
@@ -58,7 +57,7 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
     return cancellation->refusal();
   Run run;
   run.bindings = program.bindings.data();
-  run.arena = buffers->find(arena);
+  run.arena = arena;
   run.batch = live.batch;
   run.sequence = live.sequence;
   run.position = position;
@@ -72,11 +71,9 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   run.observer = observer.isNeeded() ? &observer : nullptr;
   Trace::Time begin = observer.trace ? Trace::now() : Trace::Time();
   const format::Program &content = bundle->programs(program.program);
-  const uint64_t scratch = backend->followsPlacements() ? content.arena_bytes() : 0;
-  check.clear(arena, scratch);
-  check.beginOutputs(content, program.bindings, *buffers, live.rows());
+  check.beginProgram(content, run, *buffers);
   Status status = backend->enqueue(static_cast<uint32_t>(program.program), run);
-  check.clear(arena, scratch);
+  check.endProgram(content, run, *buffers);
   if (observer.trace)
     trace->span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
   if (!status.ok())

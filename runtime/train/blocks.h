@@ -33,7 +33,7 @@ class Blocks {
 public:
   // Binds all programs that the memory and the options leave any use for. `scratch` is the running program's. The
   // trace is open where the options name a file.
-  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, unsigned char *scratch,
+  void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
               ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
               Trace &sessionTrace, Exchange *sessionExchange, const MemoryCheck &memoryCheck);
 
@@ -98,7 +98,7 @@ private:
   const Trainables *trainables = nullptr;
   ResidentWeights *weights = nullptr;
   Backend *backend = nullptr;
-  unsigned char *arena = nullptr;
+  Place arena;
   MemoryCheck check;
   std::vector<Programs> programs;
   const Cancellation *cancellation = nullptr;

@@ -60,7 +60,7 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
   for (Lane &own : lanes)
     if (!given.generate_only)
       own.blocks.create({opened, buffers, own.batch, own.checkpoints, trainables, own.gradients, subspaces, own.remote},
-                        given, *backend, memory + layout.scratch, weights, peak, cancellation, trace,
+                        given, *backend, buffers.find(memory + layout.scratch), weights, peak, cancellation, trace,
                         own.exchange.get(), check);
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())

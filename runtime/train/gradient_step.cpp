@@ -91,9 +91,9 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
     return status;
   engine.flight.leave(head);
   auto atBlock = [&](uint32_t block) {
-    if (Status status = engine.handover.isAsked() ? engine.handover.settleBefore(block, applied) : Status();
-        !status.ok())
-      return status;
+    if (engine.handover.isAsked())
+      if (Status status = engine.handover.settleSlot(own.gradients.slotOf(block), applied); !status.ok())
+        return status;
     return refreshes ? search.refresh(own, block) : Status();
   };
   return own.runBackward(&sink, std::ref(atBlock));

@@ -28,6 +28,8 @@ public:
               unsigned char *laneMemory, bool isFresh, const MemoryCheck &memoryCheck);
 
   bool areKept() const { return plan.use != layout::GradientUse::Apply; }
+  // Which part of the scratch is the block's (layout/gradients.h).
+  uint32_t slotOf(uint32_t block) const { return plan.slotOf(block); }
   // Where a block's program writes its GRADIENT output of this number, counted among these.
   float *outputOf(uint32_t block, uint32_t number) const { return placeOf(plan.blocks[block][number]); }
   // The memory that a trainable's gradient has of its own: each has, where all are kept.

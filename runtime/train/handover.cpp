@@ -17,9 +17,7 @@ void Handover::create(const format::Bundle &content, const mebp_session_options 
     return;
   entries.resize(static_cast<size_t>(content.trainables_size()));
   order.reserve(entries.size());
-  slots = plan.slots;
-  blocks = static_cast<uint32_t>(plan.blocks.size());
-  for (uint32_t block = 0; block < blocks; ++block)
+  for (uint32_t block = 0; block < plan.blocks.size(); ++block)
     for (const layout::Contribution &contribution : plan.blocks[block])
       if (plan.own[contribution.trainable] == layout::noOffset)
         entries[contribution.trainable].slot = plan.slotOf(block);
@@ -93,8 +91,7 @@ template <typename Wanted> Status Handover::settle(const Wanted &isWanted, Gradi
   }
 }
 
-Status Handover::settleBefore(uint32_t block, GradientSink &next) {
-  const uint32_t slot = (blocks - 1 - block) % slots;
+Status Handover::settleSlot(uint32_t slot, GradientSink &next) {
   return settle([&](const Entry &entry) { return entry.slot == slot; }, next);
 }
 

@@ -30,8 +30,8 @@ public:
   void begin();
   Status offer(uint32_t trainable, float *gradient, GradientSink &next);
   bool isOffered(uint32_t trainable);
-  // Passes on what has come back, and waits for the rest: of the block that shares this one's place, and of all.
-  Status settleBefore(uint32_t block, GradientSink &next);
+  // Passes on what has come back, and waits for the rest: of what lies in this slot of the scratch, and of all.
+  Status settleSlot(uint32_t slot, GradientSink &next);
   Status settleAll(GradientSink &next);
   // In which order they were offered.
   const std::vector<uint32_t> &offered() const { return order; }
@@ -52,7 +52,6 @@ private:
   const format::Bundle *bundle = nullptr;
   mebp_on_gradient callback = nullptr;
   void *user = nullptr;
-  uint32_t blocks = 0, slots = 1;
   const Cancellation *cancellation = nullptr;
   std::vector<uint32_t> order;
   std::mutex mutex; // of what follows

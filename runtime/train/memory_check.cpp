@@ -31,24 +31,29 @@ void MemoryCheck::clear(void *memory, uint64_t bytes) const {
     std::memset(memory, notANumber, bytes);
 }
 
-void MemoryCheck::beginOutputs(const format::Program &program, const std::vector<Binding> &bindings,
-                               const Buffers &buffers, uint64_t rows) const {
+void MemoryCheck::beginProgram(const format::Program &program, const Run &run, const Buffers &buffers) const {
   if (!fills)
     return;
-  const auto first = bindings.begin();
-  const auto firstOutput = first + program.inputs_size();
+  endProgram(program, run, buffers); // of the one before: its scratch
+  const Binding *first = run.bindings, *firstOutput = first + program.inputs_size();
   for (int i = 0; i < program.outputs_size(); ++i) {
-    const Binding &output = firstOutput[i];
+    const Place output = firstOutput[i].data;
     auto liesThere = [&](const Binding &input) {
-      return input.data.buffer == output.data.buffer && input.data.offset == output.data.offset;
+      return input.data.buffer == output.buffer && input.data.offset == output.offset;
     };
-    void *memory = buffers.hostOf(output.data); // null: the caller's
+    void *memory = buffers.hostOf(output); // null: the caller's
     if (!memory || std::any_of(first, firstOutput, liesThere))
       continue;
     const format::Value &value = valueOf(program, program.outputs(i));
     const bool isOfTokens = value.row_extent().kind() == format::Extent::TOKENS;
-    clear(memory, (isOfTokens ? std::min<uint64_t>(rows, value.rows()) : value.rows()) * rowBytesOf(value));
+    const uint64_t live = uint64_t(run.batch) * run.sequence;
+    clear(memory, (isOfTokens ? std::min<uint64_t>(live, value.rows()) : value.rows()) * rowBytesOf(value));
   }
+}
+
+void MemoryCheck::endProgram(const format::Program &program, const Run &run, const Buffers &buffers) const {
+  if (fills && program.arena_bytes())
+    clear(buffers.hostOf(run.arena), program.arena_bytes());
 }
 
 } // namespace mebp

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "format/program.pb.h"
 #include "runtime/core/status.h"
@@ -26,10 +25,10 @@ public:
   bool isOn() const { return fills || apart; }
 
   void clear(void *memory, uint64_t bytes) const;
-  // What a program is about to write anew: what comes out of it and is no place of anything that goes in. `rows`: that
-  // are live.
-  void beginOutputs(const format::Program &program, const std::vector<Binding> &bindings, const Buffers &buffers,
-                    uint64_t rows) const;
+  // Before and after a program: its scratch, and what it is about to write anew, which is what comes out of it and is
+  // no place of anything that goes in.
+  void beginProgram(const format::Program &program, const Run &run, const Buffers &buffers) const;
+  void endProgram(const format::Program &program, const Run &run, const Buffers &buffers) const;
 
 private:
   bool fills = false, apart = false;

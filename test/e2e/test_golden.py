@@ -2,27 +2,20 @@
 """What earlier builds wrote trains, resumes and loads to the same bits, with the reference kernels."""
 
 import json
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from support.golden import FORMAT, ROOT, STEPS
+from support.golden import ARCHIVES, FORMAT, ROOT, STEPS, run_module
 from support.golden_cases import CASES
-
-ARCHIVES = sorted(ROOT.glob("*/*.tar.xz"))
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory) -> dict[str, dict]:
     """What this build makes of each, by its name: in one process, since a family of kernels is a process's."""
     file = tmp_path_factory.mktemp("golden") / "found.json"
-    command = [sys.executable, "-m", "support.golden", file, *ARCHIVES]
-    path = os.pathsep.join([str(ROOT.parent), os.environ["PYTHONPATH"]])
-    subprocess.run(command, env=os.environ | {"MEBP_KERNELS": "reference", "PYTHONPATH": path}, check=True)
+    run_module("support.golden", file, *ARCHIVES)
     return json.loads(file.read_text())
 
 

@@ -3,10 +3,7 @@
 where everything has a place of its own. And the system counts no more than what is laid out."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -17,22 +14,14 @@ import mebp
 from mebp.inspect import inspect
 from mebp.tools import find_tool
 from support import golden
-from support.golden import ROOT
+from support.golden import ARCHIVES, run_module
 from support.soak import SOAK
 
 ROUNDS, MEASURED = (2000, 60) if SOAK else (200, 20)
-ARCHIVES = sorted(ROOT.glob("*/*.tar.xz"))
-
-
-def run_child(module: str, *arguments: object, **environment: str) -> None:
-    """A family of kernels is a process's."""
-    path = os.pathsep.join([str(ROOT.parent), os.environ["PYTHONPATH"]])
-    environment = {"MEBP_KERNELS": "reference", "PYTHONPATH": path, **environment}
-    subprocess.run([sys.executable, "-m", module, *map(str, arguments)], env=os.environ | environment, check=True)
 
 
 def test_random_sessions_compute_the_same(tmp_path, show):
-    run_child("support.random_sessions", tmp_path / "found.json", ROUNDS)
+    run_module("support.random_sessions", tmp_path / "found.json", ROUNDS)
     found = json.loads((tmp_path / "found.json").read_text())
     for each in found:
         plain, *checked = each["outcomes"]
@@ -46,7 +35,7 @@ def test_random_sessions_compute_the_same(tmp_path, show):
 @pytest.mark.parametrize("check", ["fill", "apart"])
 def test_golden_folders_give_their_bits(tmp_path, check):
     """Objectives and splits, too, and states."""
-    run_child("support.golden", tmp_path / "found.json", *ARCHIVES, MEBP_CHECK_MEMORY=check)
+    run_module("support.golden", tmp_path / "found.json", *ARCHIVES, MEBP_CHECK_MEMORY=check)
     for archive, found in json.loads((tmp_path / "found.json").read_text()).items():
         assert "error" not in found, (archive, found["error"])
         assert found["run"] == found["expected"], archive

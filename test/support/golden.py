@@ -8,6 +8,8 @@ Nothing here needs torch: what was drawn is stored.
 
 import hashlib
 import json
+import os
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -28,6 +30,7 @@ from mebp.training.options import TrainingOptions
 
 ROOT = Path(__file__).resolve().parents[1] / "golden"
 FORMAT = "2.0"  # the version that this build writes
+ARCHIVES = sorted(ROOT.glob("*/*.tar.xz"))
 STEPS = 2  # before the state, and after it
 
 
@@ -51,6 +54,13 @@ class Outcome:
     loaded: str | None = None  # of the adapter that was saved; what a value head trains by itself is not in the other's
 
 
+def run_module(module: str, *arguments: object, **environment: str) -> None:
+    """In a process of its own, since a family of kernels is a process's: the reference's."""
+    path = os.pathsep.join([str(ROOT.parent), os.environ["PYTHONPATH"]])
+    environment = {"MEBP_KERNELS": "reference", "PYTHONPATH": path, **environment}
+    subprocess.run([sys.executable, "-m", module, *map(str, arguments)], env=os.environ | environment, check=True)
+
+
 def unpack(archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as packed:
         packed.extractall(folder)
@@ -64,7 +74,7 @@ def read(folder: Path) -> tuple[Run, Outcome]:
 
 def run(folder: Path, how: Run, scratch: Path, *, saves: bool = False) -> Outcome:
     """From the bundle. saves: the state and the adapter of a session that has one, in the folder."""
-    made = _Golden(folder, how, scratch)
+    made = Golden(folder, how, scratch)
     made.begin()
     losses, trained = made.steps(0), made.digest()
     if saves:
@@ -77,7 +87,7 @@ def run(folder: Path, how: Run, scratch: Path, *, saves: bool = False) -> Outcom
 
 def resume(folder: Path, how: Run, scratch: Path) -> Outcome:
     """From the saved state; the losses before it are not known."""
-    made = _Golden(folder, how, scratch)
+    made = Golden(folder, how, scratch)
     made.begin(folder / "state")
     trained = made.digest()
     return Outcome(made.steps(STEPS), trained, made.digest(), made.text(), load(folder, how, scratch))
@@ -87,14 +97,14 @@ def load(folder: Path, how: Run, scratch: Path) -> str | None:
     """A digest of the saved adapter, where there is one."""
     if not (folder / "adapter").exists():
         return None
-    made = _Golden(folder, how, scratch)
+    made = Golden(folder, how, scratch)
     for adapter in made.adapters():
         with adapter():
             made.session.load_adapter(folder / "adapter")
     return made.digest()
 
 
-class _Golden:
+class Golden:
     """A run over an unpacked folder; what it spills lies in `scratch`."""
 
     def __init__(self, folder: Path, run: Run, scratch: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import mebp
 from mebp.inspect import inspect
 from support import golden
-from support.golden import ROOT, STEPS, Run
+from support.golden import ARCHIVES, STEPS, Run
 
 CHECKS = ("", "fill", "apart")
 WRITES = [[5, 7, 11, 13, 17]]  # what a bundle that generates continues
@@ -28,7 +28,8 @@ SEED = 41
 def choose(bundle: Path, run: Run, draw: random.Random) -> Run:
     """The run with other choices of the session's."""
     maybe = draw.random
-    plan, model = inspect(bundle)["plan"], inspect(bundle)["model"]
+    described = inspect(bundle)
+    plan, model = described["plan"], described["model"]
     session = {"lr": 0.01, "optimizer": plan["optimizer"], "return_gradients": maybe() < 0.2}
     takes_any = "galore" not in plan["optimizer"]
     if takes_any:
@@ -62,7 +63,7 @@ def choose(bundle: Path, run: Run, draw: random.Random) -> Run:
 def outcome(folder: Path, run: Run, scratch: Path) -> dict:
     """What comes of it: losses, a digest of what was trained, text; or the refusal."""
     try:
-        made = golden._Golden(folder, run, scratch)
+        made = golden.Golden(folder, run, scratch)
         made.begin()
         if run.session.get("generate_only"):
             losses = []
@@ -81,7 +82,7 @@ def main(out: Path, count: int) -> None:
     draw, found = random.Random(SEED), []
     with tempfile.TemporaryDirectory() as scratch:
         folders = []
-        for archive in sorted(ROOT.glob("*/*.tar.xz")):
+        for archive in ARCHIVES:
             folder = golden.unpack(archive, Path(scratch) / archive.name)
             run, _ = golden.read(folder)
             if run.kind != "objective":  # sessions of these are made by an objective
