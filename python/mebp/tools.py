@@ -3,12 +3,15 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mebp.errors import Error
 
@@ -55,18 +58,41 @@ def run_tool(command: Sequence[str]) -> str:
 def watch_tool(command: Sequence[str], each_line: Callable[[str], None]) -> list[str]:
     """As run_tool, with each line of output as it comes; returns what the command wrote on standard error."""
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
-            try:
-                for line in process.stdout:
-                    each_line(line.rstrip("\n"))
-            except BaseException:
-                process.kill()
-                raise
+        with _started(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            for line in process.stdout:
+                each_line(line.rstrip("\n"))
         errors.seek(0)
         written = errors.read()
     if process.returncode != 0:
         raise Error(last_line(written, command, process.returncode))
     return written.strip().splitlines()
+
+
+@contextmanager
+def _started(command: Sequence[str], **streams: Any) -> Iterator[subprocess.Popen]:
+    """A process that does not outlive the body, whatever ends that. A signal that comes while the process starts waits
+    until it can be ended: inside Popen an exception would leave it behind."""
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if is_main else ()
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in held:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        process = subprocess.Popen(command, **streams)
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+    try:
+        for number in came:
+            signal.raise_signal(number)
+        yield process
+        process.wait()
+    finally:
+        process.kill()  # where it has not ended
+        process.wait()  # not Popen's own end, which waits a quarter of a second for what Ctrl-C ends
+        process.stdout.close()
 
 
 def cache_folder() -> Path:
