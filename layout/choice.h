@@ -31,8 +31,14 @@ struct Choice {
   uint32_t lanes = 1;           // micro-batches under way at once
   bool offersGradients = false; // to the caller, who may hold them for a while: where they are applied at once,
   uint32_t gradientsOut = 0;    // those of so many blocks
-  bool placesValues = false;    // the device does, in memory of its own
-  uint64_t workspace = 0;       // of the kernels
+  // For each trainable, whether its state and its update are here; null: all are. A gradient of another is kept only
+  // where it is summed, or where the caller may read it afterwards.
+  const bool *owned = nullptr;
+  bool returnsGradients = false;
+
+  bool owns(uint32_t trainable) const { return !owned || owned[trainable]; }
+  bool placesValues = false; // the device does, in memory of its own
+  uint64_t workspace = 0;    // of the kernels
   // What shares a place at different times has places apart, but for programs' scratch: to show that it may share it.
   bool isApart = false;
 };

@@ -5,6 +5,12 @@
 
 namespace mebp::layout {
 
+static bool isKept(const Choice &choice, uint32_t trainable) {
+  if (choice.gradients != GradientUse::Keep)
+    return choice.gradients == GradientUse::Sum;
+  return choice.owns(trainable) || choice.returnsGradients;
+}
+
 GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t headBytes, uint64_t ownBytes,
                            Region &memory, Region &lane) {
   GradientPlan plan;
@@ -24,7 +30,7 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
   Placer own;
   plan.own.assign(left.size(), noOffset);
   for (uint32_t i = 0; i < left.size(); ++i)
-    if (use != GradientUse::Apply || left[i] > 1)
+    if (isKept(choice, i) || left[i] > 1)
       plan.own[i] = own.take(trainables[i].gradientBytes);
   plan.ownBytes = own.total();
   plan.pending = choice.hasPending ? own.take(plan.ownBytes) : noOffset;
@@ -35,7 +41,9 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
   // A sum over micro-batches begins with zeros, any other with its first contribution.
   std::vector<bool> begun(left.size(), use == GradientUse::Sum);
   plan.areOffered = choice.offersGradients;
-  plan.slots = use == GradientUse::Apply ? choice.gradientsOut + 1 : 1;
+  const bool areAllKept =
+      std::none_of(plan.own.begin(), plan.own.end(), [](uint64_t place) { return place == noOffset; });
+  plan.slots = areAllKept ? 1 : choice.gradientsOut + 1;
   uint64_t slotBytes = 0;
   Placer scratch;
   for (size_t number = facts.blocks.size(); number-- > 0;) {

@@ -2,7 +2,7 @@
 //
 // Where gradients are written. One that is applied at once only needs memory while its block is run, or until the
 // caller has given it back: that memory is shared by blocks that are `slots` apart. One that is kept or summed, or that
-// comes from several blocks, has memory of its own.
+// comes from several blocks, has memory of its own. What is updated elsewhere is not kept.
 #pragma once
 
 #include <cstdint>

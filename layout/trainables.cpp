@@ -2,6 +2,7 @@
 #include "layout/trainables.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace mebp::layout {
 
@@ -19,6 +20,24 @@ static std::vector<Kept> keptByShape(const Facts &facts, const Choice &choice) {
                     format::keptBytes(*choice.optimizer, shape, choice.state, true),
                     format::scratchBytes(*choice.optimizer, shape)});
   return kept;
+}
+
+// The largest first, each to the part that has least.
+std::vector<bool> partOf(const Facts &facts, uint32_t index, uint32_t count) {
+  const std::vector<TrainableFacts> &trainables = facts.model->trainables;
+  std::vector<uint32_t> order(trainables.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t one, uint32_t other) {
+    return trainables[one].gradientBytes > trainables[other].gradientBytes;
+  });
+  std::vector<uint64_t> bytes(count);
+  std::vector<bool> part(trainables.size());
+  for (uint32_t trainable : order) {
+    const auto least = std::min_element(bytes.begin(), bytes.end());
+    *least += trainables[trainable].gradientBytes;
+    part[trainable] = least - bytes.begin() == index;
+  }
+  return part;
 }
 
 TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &memory, Region &file) {
@@ -46,8 +65,12 @@ TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &m
   plan.keptBegin = keeping.total();
   const std::vector<Kept> kept = keptByShape(facts, choice);
   if (!choice.forwardOnly)
-    for (const TrainableFacts &trainable : trainables) {
-      const auto &[bytes, readBytes, scratch] = kept[trainable.shapeNumber];
+    for (uint32_t i = 0; i < trainables.size(); ++i) {
+      if (!choice.owns(i)) {
+        plan.kept.push_back(noOffset);
+        continue;
+      }
+      const auto &[bytes, readBytes, scratch] = kept[trainables[i].shapeNumber];
       plan.kept.push_back(keeping.take(Owner::OptimizerState, bytes) - plan.keptBegin);
       plan.keptRoom = std::max(plan.keptRoom, plan.isKeptFiled ? bytes : 0);
       plan.scratch = std::max(plan.scratch, scratch);

@@ -20,7 +20,7 @@ struct TrainablePlan {
   uint64_t begin = 0;                      // of the first trainable, in memory or in the file
   std::vector<uint64_t> places;            // of each, counted from there
   uint64_t keptBegin = 0;                  // likewise
-  std::vector<uint64_t> kept;              // of each trainable's first array, counted from there
+  std::vector<uint64_t> kept;              // of each trainable's first array, counted from there; or noOffset
   uint64_t weightBytes = 0, keptBytes = 0; // of one adapter
   uint32_t adapters = 1;
   uint64_t readBegin = 0; // likewise of what programs read of it, which stays in memory
@@ -34,6 +34,9 @@ struct TrainablePlan {
   uint64_t scratch = 0;     // of the optimizer while it updates one
   uint64_t mappedBytes = 0; // of the file, from its beginning: what programs read in place
 };
+
+// Which trainables are part `index` of `count`: parts have about as many bytes of gradients, and so of state.
+std::vector<bool> partOf(const Facts &facts, uint32_t index, uint32_t count);
 
 TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 

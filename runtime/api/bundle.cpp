@@ -34,6 +34,13 @@ mebp_code mebp_bundle_open(const char *path, mebp_bundle **out, mebp_error *erro
                  [&] { return give(out, [&](Bundle &bundle) { return bundle.open(path); }); });
 }
 
+mebp_code mebp_bundle_open_partial(const char *path, mebp_bundle **out, mebp_error *error) {
+  if (out)
+    *out = nullptr;
+  return guarded(error, {{"path", path}, {"out", out}},
+                 [&] { return give(out, [&](Bundle &bundle) { return bundle.openPartial(path); }); });
+}
+
 static Status openPart(const char *name, const mebp_file_part &part, InputFile &out) {
   std::string place = std::string(name) + " in descriptor " + std::to_string(part.descriptor);
   Result<InputFile> file = InputFile::part(place, part.descriptor, part.offset, part.length);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mebp.h's functions about sessions: how one is made, and what of it is read and saved. step.cpp has what it runs.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -71,6 +72,11 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
       created->bundle = bundle;
       if (created->options.spill_folder)
         created->options.spill_folder = (created->spillFolder = created->options.spill_folder).c_str();
+      if (const bool *owned = created->options.owned) {
+        const auto count = static_cast<size_t>(bundle->bundle.content().trainables_size());
+        created->owned = std::make_unique<bool[]>(count);
+        created->options.owned = std::copy(owned, owned + count, created->owned.get()) - count;
+      }
       status = openSession(*created, created->session);
     }
     if (status.ok())

@@ -24,6 +24,8 @@ static mebp_code runs(mebp_session *session, mebp_error *error, std::initializer
   return withSession(session, error, arguments, [&](Session &used) {
     used.engine.cancellation.heed(true);
     Status status = used.engine.otherHalf.call([&] { return body(used); }); // nothing has changed before it is whole
+    if (Status freed = used.engine.handed.release(); status.ok())
+      status = freed;
     if (status.code() == MEBP_CANCELLED)
       used.engine.cancellation.settle();
     return status;

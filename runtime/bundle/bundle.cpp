@@ -72,7 +72,7 @@ Status Bundle::openProgram() {
   return Status();
 }
 
-Status Bundle::open(const std::string &folder) {
+Status Bundle::open(const std::string &folder, bool isPartial) {
   std::string path = folder;
   while (path.size() > 1 && path.back() == '/')
     path.pop_back();
@@ -82,31 +82,43 @@ Status Bundle::open(const std::string &folder) {
   for (auto [name, file] : {std::pair("program.pb", &opened.program), std::pair("manifest.json", &opened.manifest),
                             std::pair("weights.bin", &opened.weights)}) {
     Result<InputFile> result = InputFile::open(path + "/" + name);
-    if (!result.ok())
+    const bool mayLack = isPartial && file == &opened.weights && result.status().code() == MEBP_NOT_FOUND;
+    if (!result.ok() && !mayLack)
       return result.status();
-    *file = std::move(*result);
+    *file = result.ok() ? std::move(*result) : InputFile(path + "/" + name);
   }
-  return open(std::move(opened));
+  return open(std::move(opened), isPartial);
 }
 
-Status Bundle::open(Files opened) {
-  files = std::move(opened);
-  if (Status status = openProgram(); !status.ok())
-    return status;
-
+Status Bundle::openManifest() {
   Result<std::string> manifest = files.manifest.readAll(16 << 20);
   if (!manifest.ok())
     return manifest.status();
   if (format::crc32(manifest->data(), manifest->size()) != bundle.manifest_crc32())
     return damaged(files.manifest.name(), "checksum does not match");
   manifestText = std::move(*manifest);
+  return Status();
+}
 
+Status Bundle::checkAllWeights() const {
+  if (hasAllWeights())
+    return Status();
+  return failure(MEBP_CORRUPT, "%s: has %llu bytes, the program needs %llu; it is %s, compile it again",
+                 files.weights.name().c_str(), static_cast<unsigned long long>(files.weights.size()),
+                 static_cast<unsigned long long>(bundle.weights_bytes()),
+                 files.weights.size() < bundle.weights_bytes() ? "cut off" : "of another bundle");
+}
+
+Status Bundle::open(Files opened, bool isPartial) {
+  files = std::move(opened);
+  if (Status status = openProgram(); !status.ok())
+    return status;
+  if (Status status = openManifest(); !status.ok())
+    return status;
   const InputFile &weightsFile = files.weights;
-  if (weightsFile.size() != bundle.weights_bytes())
-    return failure(MEBP_CORRUPT, "%s: has %llu bytes, the program needs %llu; it is %s, compile it again",
-                   weightsFile.name().c_str(), static_cast<unsigned long long>(weightsFile.size()),
-                   static_cast<unsigned long long>(bundle.weights_bytes()),
-                   weightsFile.size() < bundle.weights_bytes() ? "cut off" : "of another bundle");
+  if (!isPartial || weightsFile.size() > bundle.weights_bytes())
+    if (Status status = checkAllWeights(); !status.ok())
+      return status;
   // Tensors keep their distances from a multiple of format::regionAlignment.
   if (weightsFile.offset() % leastAlignment != 0)
     return failure(MEBP_INVALID_ARGUMENT, "%s: begins at byte %llu, which is not a multiple of %llu; align it there",
@@ -117,16 +129,17 @@ Status Bundle::open(Files opened) {
 
 Status Bundle::mapWeights() {
   std::lock_guard<std::mutex> guard(lazily);
-  if (weights.size() == bundle.weights_bytes())
-    return Status();
   const InputFile &file = files.weights;
-  Result<InputFile> again = InputFile::part(file.name(), file.descriptor(), file.offset(), bundle.weights_bytes());
+  if (areMapped || file.size() == 0)
+    return Status();
+  Result<InputFile> again = InputFile::part(file.name(), file.descriptor(), file.offset(), file.size());
   if (!again.ok())
     return damaged(file.name(), "changed its size since it was opened");
   Result<MappedFile> mapped = MappedFile::map(std::move(*again));
   if (!mapped.ok())
     return mapped.status();
   weights = std::move(*mapped);
+  areMapped = true;
   return Status();
 }
 
@@ -141,6 +154,8 @@ Status Bundle::checkDigest() const {
   if (!bundle.has_weights_crc32())
     return failure(MEBP_UNSUPPORTED, "%s: the bundle has no checksum of it; compile it again",
                    files.weights.name().c_str());
+  if (Status status = checkAllWeights(); !status.ok())
+    return status;
   std::vector<unsigned char> buffer;
   uint32_t digest = 0;
   for (const format::Weight &weight : bundle.weights()) {
@@ -169,6 +184,8 @@ WeightMemory Bundle::weightMemory(uint32_t index) const {
 }
 
 Status Bundle::readWeight(uint32_t index, float *out) {
+  if (Status status = checkAllWeights(); !status.ok())
+    return status;
   if (Status status = mapWeights(); !status.ok())
     return status;
   const format::Weight &weight = bundle.weights(static_cast<int>(index));

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "format/program.pb.h"
@@ -30,8 +31,10 @@ public:
     InputFile program, manifest, weights;
   };
 
-  Status open(const std::string &folder);
-  Status open(Files opened);
+  Status open(const std::string &folder) { return open(folder, false); }
+  Status open(Files opened) { return open(std::move(opened), false); }
+  // Its weights may be missing, or end early.
+  Status openPartial(const std::string &folder) { return open(folder, true); }
 
   const format::Bundle &content() const { return bundle; }
   const format::Model &model() const { return bundle.model(); }
@@ -41,6 +44,11 @@ public:
 
   // May be called from several sessions at once.
   Status mapWeights();
+  bool hasAllWeights() const { return files.weights.size() == bundle.weights_bytes(); }
+  // Refuses those that are not.
+  Status checkAllWeights() const;
+  // Whether the file has these bytes of the weights.
+  bool hasWeights(uint64_t offset, uint64_t bytes) const { return offset + bytes <= files.weights.size(); }
   // Refuses what was computed with them if not all of them could be read.
   Status checkWeights() const;
   // Reads all weights, through a small buffer, and compares their digest with the program's.
@@ -48,14 +56,20 @@ public:
   // Where a weight lies; the weights must be mapped.
   WeightMemory weightMemory(uint32_t index) const;
   // Gives their pages back; they come again where a session reads them.
-  void dropWeights() const { weights.adviseOut(0, weights.size()); }
+  void dropWeights() const {
+    if (areMapped)
+      weights.adviseOut(0, weights.size());
+  }
   const MappedFile &mappedWeights() const { return weights; }
   // Writes the weight, dequantised, in its Hugging Face shape.
   Status readWeight(uint32_t index, float *out);
   const char *describe();
 
 private:
+  Status open(const std::string &folder, bool isPartial);
+  Status open(Files opened, bool isPartial);
   Status openProgram();
+  Status openManifest();
 
   Files files;
   format::Bundle bundle;
@@ -63,6 +77,7 @@ private:
   uint32_t checksum = 0;
   std::mutex lazily; // guards the mapping and the description
   MappedFile weights;
+  bool areMapped = false;
   std::string description;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "runtime/core/status.h"
 
@@ -13,6 +14,7 @@ namespace mebp {
 class InputFile {
 public:
   InputFile() = default;
+  explicit InputFile(std::string missing) : called(std::move(missing)) {} // has no bytes
   InputFile(const InputFile &) = delete;
   InputFile(InputFile &&other) noexcept;
   InputFile &operator=(InputFile &&other) noexcept;

@@ -17,6 +17,9 @@ Status Generation::create(Engine &owner) {
     return failure(MEBP_UNSUPPORTED,
                    "the bundle was compiled without generation; compile it with --generate-len N, the most tokens that "
                    "a prompt and its answer have together");
+  if (!owner.bundle().hasAllWeights())
+    return failure(MEBP_UNSUPPORTED, "weights that on_block hands in are those of steps, losses and logits; open the "
+                                     "whole bundle to generate text");
   layout = layout::planGeneration(owner.facts, !owner.backend->followsPlacements(), owner.check.isApart());
   Result<Arena> allocated = Arena::allocate(layout.total(), owner.settings.allocator, owner.check.isOn());
   if (!allocated.ok())
@@ -53,7 +56,7 @@ void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states
   const BoundMemory memory = {owner.bundle(),         buffers,         wave.tokens, wave.flows, owner.trainables,
                               owner.lane().gradients, owner.subspaces, wave.remote, &states};
   wave.blocks.create(memory, owner.settings, *owner.backend, buffers.find(arena.data() + layout.scratch), owner.weights,
-                     owner.peak, owner.cancellation, owner.trace, owner.passing(), owner.check);
+                     owner.peak, owner.cancellation, owner.trace, owner.passing(), nullptr, owner.check);
 }
 
 Status Generation::check(const int32_t *ids, uint32_t sequences, uint32_t count) const {

@@ -58,6 +58,8 @@ private:
     return at(memory.checkpoints.cotangentOf(giver, format::flowOf(port.name())));
   }
   Binding weight(uint32_t index) {
+    if (!memory.bundle.hasAllWeights())
+      return {};
     const WeightMemory lies = memory.bundle.weightMemory(index);
     return {memory.buffers.find(lies.data), memory.buffers.find(lies.scales), memory.buffers.find(lies.minima)};
   }
@@ -88,8 +90,12 @@ BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::Progr
   const format::Program &program = content.programs(bound.program);
   Binder binder(memory, block, use);
   bound.bindings.reserve(program.inputs().size() + program.outputs().size());
-  for (const Port &port : program.inputs())
+  for (const Port &port : program.inputs()) {
+    const format::Parameter *parameter = port.kind() == Port::PARAMETER ? findParameter(owning, port.name()) : nullptr;
+    if (parameter && parameter->has_weight())
+      bound.weights.push_back({static_cast<uint32_t>(bound.bindings.size()), parameter->weight()});
     bound.bindings.push_back(binder.input(port));
+  }
   for (const Port &port : program.outputs())
     bound.bindings.push_back(binder.output(port));
   return bound;

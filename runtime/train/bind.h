@@ -42,10 +42,14 @@ struct BoundProgram {
   const format::ProgramTraits *use = nullptr;
   std::string name;              // "backward of model.layers.3"
   std::vector<Binding> bindings; // of its inputs, then of its outputs
+  struct BoundWeight {
+    uint32_t input = 0, weight = 0;
+  };
+  std::vector<BoundWeight> weights; // those of them that are weights of the bundle
 };
 
 // Has format::noProgram where the block has none for this use. What is the caller's memory, as that of logits, has no
-// place yet.
+// place yet; nor has a weight that the bundle's file does not have.
 BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::ProgramTraits &use);
 
 } // namespace mebp

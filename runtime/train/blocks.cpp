@@ -8,8 +8,10 @@ namespace mebp {
 
 void Blocks::create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
                     ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
-                    Trace &sessionTrace, Exchange *sessionExchange, const MemoryCheck &memoryCheck) {
+                    Trace &sessionTrace, Exchange *sessionExchange, HandedWeights *handedWeights,
+                    const MemoryCheck &memoryCheck) {
   check = memoryCheck;
+  handed = handedWeights;
   exchange = sessionExchange;
   remote = &memory.remote;
   cancellation = &sessionCancellation;
@@ -36,6 +38,19 @@ size_t Blocks::indexOf(std::string_view program) {
   while (format::knownPrograms[index].name != program)
     ++index;
   return index;
+}
+
+Status Blocks::enter(const Visit &visit, uint32_t next) {
+  if (!handed) {
+    weights->readAhead(visit.block, next);
+    return Status();
+  }
+  if (Status status = handed->enter(visit); !status.ok())
+    return status;
+  for (BoundProgram &program : programs[visit.block])
+    for (const BoundProgram::BoundWeight &bound : program.weights)
+      program.bindings[bound.input] = handed->find(bound.weight);
+  return Status();
 }
 
 // Trainables in a file are in memory while their block runs.
@@ -104,18 +119,27 @@ Status Blocks::runInto(float *out, uint64_t row, LiveShape live, BoundProgram &b
   return status;
 }
 
+Status Blocks::runHead(std::string_view program, uint64_t rows, float logitScale) {
+  if (Status status = enter({head(), MEBP_FORWARD}, count()); !status.ok())
+    return status;
+  return run(of(head(), program), {1, static_cast<uint32_t>(rows), false, logitScale});
+}
+
 Status Blocks::forward(uint32_t block, LiveShape live) {
-  weights->readAhead(block, block + 1);
+  if (Status status = enter({block, MEBP_FORWARD}, block + 1); !status.ok())
+    return status;
   return runForwards(block, live, 0, false);
 }
 
 Status Blocks::recompute(uint32_t block, LiveShape live) {
-  weights->readAhead(block, block + 1);
+  if (Status status = enter({block, MEBP_FORWARD}, block + 1); !status.ok())
+    return status;
   return run(of(block, format::forwardProgram), live);
 }
 
 Status Blocks::backward(uint32_t block, LiveShape live) {
-  weights->readAhead(block, block - 1);
+  if (Status status = enter({block, MEBP_BACKWARD}, block - 1); !status.ok())
+    return status;
   if (Status status = checkpoints->fetchInput(block, live.rows()); !status.ok())
     return status;
   if (Status status = runBackwards(block, live); !status.ok())
@@ -129,6 +153,8 @@ Status Blocks::backward(uint32_t block, LiveShape live) {
 }
 
 Status Blocks::thinProduct(uint32_t block, std::string_view program, LiveShape live) {
+  if (Status status = enter({block, MEBP_BACKWARD}, count()); !status.ok())
+    return status;
   if (Status status = checkpoints->fetchInput(block, live.rows()); !status.ok())
     return status;
   Status status = run(of(block, program), live);
@@ -152,6 +178,8 @@ uint64_t Blocks::logitRows() const {
 }
 
 Status Blocks::logits(uint64_t row, uint32_t rows, float *out) {
+  if (Status status = enter({head(), MEBP_FORWARD}, count()); !status.ok())
+    return status;
   return runInto(out, row, {1, rows}, programs.back()[indexOf(format::logitsProgram)]);
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/bind.h"
 #include "runtime/train/exchange.h"
+#include "runtime/train/handed_weights.h"
 #include "runtime/train/memory_check.h"
 #include "runtime/train/resident_weights.h"
 
@@ -35,7 +36,8 @@ public:
   // trace is open where the options name a file.
   void create(const BoundMemory &memory, const mebp_session_options &options, Backend &running, Place scratch,
               ResidentWeights &residentWeights, PeakMemory &sessionPeak, const Cancellation &sessionCancellation,
-              Trace &sessionTrace, Exchange *sessionExchange, const MemoryCheck &memoryCheck);
+              Trace &sessionTrace, Exchange *sessionExchange, HandedWeights *handedWeights,
+              const MemoryCheck &memoryCheck);
 
   uint32_t count() const { return static_cast<uint32_t>(programs.size()); }
   uint32_t head() const { return count() - 1; }
@@ -47,6 +49,11 @@ public:
   // What runs below is enqueued. When this returns it is done, and the host may read and write what it touched.
   Status wait();
 
+  // Of what runs next: to the head, or there and back.
+  void beginWalk(bool isForwardOnly) {
+    if (handed)
+      handed->beginWalk(isForwardOnly);
+  }
   // Of a block before the head.
   Status forward(uint32_t block, LiveShape live);
   // Its output once more, of what was kept.
@@ -56,9 +63,7 @@ public:
   // and cotangents stay.
   Status thinProduct(uint32_t block, std::string_view program, LiveShape live);
   // The head's objective or log-probabilities, of so many rows from the first on.
-  Status runHead(std::string_view program, uint64_t rows, float logitScale) {
-    return run(of(head(), program), {1, static_cast<uint32_t>(rows), false, logitScale});
-  }
+  Status runHead(std::string_view program, uint64_t rows, float logitScale);
   // Of generation: a block before the head, and the head for one row of each batch item, from a row of its input on.
   Status decode(uint32_t block, LiveShape live, uint32_t position);
   // What that is of a split model, for who does other things in between: what comes before the first block that the
@@ -83,6 +88,9 @@ private:
   Status runBackwards(uint32_t block, LiveShape live);
   uint64_t topRows(LiveShape live) const;
 
+  // Before a program of a block runs, and one of `next` in the same direction: their weights.
+  Status enter(const Visit &visit, uint32_t next);
+
   using Programs = std::array<BoundProgram, std::size(format::knownPrograms)>; // of one block, in their order
   static size_t indexOf(std::string_view program);
   const BoundProgram &of(uint32_t block, std::string_view program) const { return programs[block][indexOf(program)]; }
@@ -97,6 +105,7 @@ private:
   const Checkpoints *checkpoints = nullptr;
   const Trainables *trainables = nullptr;
   ResidentWeights *weights = nullptr;
+  HandedWeights *handed = nullptr; // null: the bundle's file has them
   Backend *backend = nullptr;
   Place arena;
   MemoryCheck check;

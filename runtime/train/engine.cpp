@@ -15,6 +15,8 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
     return status;
   if (Status status = checkTrainables(opened.content(), given); !status.ok())
     return status;
+  if (Status status = given.on_block ? Status() : opened.checkAllWeights(); !status.ok())
+    return status;
   if (Status status = opened.mapWeights(); !status.ok())
     return status;
   owner = &opened;
@@ -61,7 +63,9 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
     if (!given.generate_only)
       own.blocks.create({opened, buffers, own.batch, own.checkpoints, trainables, own.gradients, subspaces, own.remote},
                         given, *backend, buffers.find(memory + layout.scratch), weights, peak, cancellation, trace,
-                        own.exchange.get(), check);
+                        own.exchange.get(), given.on_block ? &handed : nullptr, check);
+  if (given.on_block)
+    handed.create(opened, given, *backend, buffers, lane().visits());
   Status status = given.trace_file ? trace.open(given.trace_file) : Status();
   if (status.ok())
     status = weights.create(opened, given.resident_limit, options.resident_limit == 0, memory + layout.residency);

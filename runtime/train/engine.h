@@ -18,6 +18,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/flight.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/handed_weights.h"
 #include "runtime/train/handover.h"
 #include "runtime/train/lane.h"
 #include "runtime/train/memory_check.h"
@@ -92,6 +93,7 @@ public:
   Trainables trainables;
   Subspaces subspaces;
   ResidentWeights weights;
+  HandedWeights handed;
   OtherHalf otherHalf{lanes, flight};
   Objective objective; // of the step that runs
   Held held;

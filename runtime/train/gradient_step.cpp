@@ -27,6 +27,8 @@ public:
   ApplySink(Trainables &trainables, Cancellation &cancellation, std::vector<double> &squares, float factor = 1)
       : trainables(trainables), cancellation(cancellation), squares(squares), factor(factor) {}
   Status take(uint32_t trainable, float *gradient) override {
+    if (!trainables.owns(trainable))
+      return Status();
     cancellation.heed(false); // from here on the step would end half applied
     const double square = trainables.squareOf(gradient, trainables.gradientElements(trainable));
     squaredNorm += square;
@@ -66,7 +68,7 @@ void GradientStep::create() {
   squares.resize(needsSquares ? engine.trainables.count() : 0);
   uint64_t all = 0;
   for (uint32_t i = 0; engine.settings.on_norm && i < engine.trainables.count(); ++i)
-    all += normTilesOf(engine.trainables.gradientElements(i));
+    all += engine.trainables.owns(i) ? normTilesOf(engine.trainables.gradientElements(i)) : 0;
   tiles.resize(all);
 }
 
@@ -118,8 +120,9 @@ Status GradientStep::runBatches(const Batches &batches, GradientSink &sink, bool
 
 Status GradientStep::offerRest() {
   KeepSink keep;
+  const bool areAllHere = engine.lane().gradients.haveMemory();
   for (uint32_t i = 0; engine.handover.isAsked() && i < engine.trainables.count(); ++i)
-    if (!engine.handover.isOffered(i))
+    if (!engine.handover.isOffered(i) && (areAllHere || engine.trainables.owns(i)))
       if (Status status = engine.handover.offer(i, engine.lane().gradients.of(i), keep); !status.ok())
         return status;
   return engine.handover.settleAll(keep);
@@ -130,6 +133,8 @@ Status GradientStep::squareKept(double &squaredNorm) {
   const mebp_session_options &settings = engine.settings;
   uint64_t begin = 0;
   for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
+    if (!engine.trainables.owns(i))
+      continue;
     const float *gradient = engine.lane().gradients.of(i);
     const uint64_t count = engine.trainables.gradientElements(i);
     squaredNorm += settings.on_norm ? engine.trainables.squareOf(gradient, count, tiles.data() + begin)
@@ -150,6 +155,8 @@ Status GradientStep::applyKept(double &squaredNorm) {
     return status;
   const float factor = clipFactor(engine.settings.clip, squaredNorm);
   for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
+    if (!engine.trainables.owns(i))
+      continue;
     float *gradient = engine.lane().gradients.of(i);
     multiply(gradient, engine.trainables.gradientElements(i), factor);
     if (Status status = engine.trainables.update(i, gradient); !status.ok())

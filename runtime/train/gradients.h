@@ -3,6 +3,7 @@
 // Where gradients are written, and when they are complete.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "layout/gradients.h"
@@ -28,11 +29,13 @@ public:
               unsigned char *laneMemory, bool isFresh, const MemoryCheck &memoryCheck);
 
   bool areKept() const { return plan.use != layout::GradientUse::Apply; }
+  // Kept or not, whether each trainable's has memory of its own.
+  bool haveMemory() const { return areKept() && std::count(plan.own.begin(), plan.own.end(), layout::noOffset) == 0; }
   // Which part of the scratch is the block's (layout/gradients.h).
   uint32_t slotOf(uint32_t block) const { return plan.slotOf(block); }
   // Where a block's program writes its GRADIENT output of this number, counted among these.
   float *outputOf(uint32_t block, uint32_t number) const { return placeOf(plan.blocks[block][number]); }
-  // The memory that a trainable's gradient has of its own: each has, where all are kept.
+  // The memory that a trainable's gradient has of its own: each has, where all are kept, or else what is owned.
   float *of(uint32_t trainable) const { return at(plan.own[trainable]); }
 
   // Before the first micro-batch. Where each gradient is not a sum over these, there is nothing to clear.

@@ -26,7 +26,22 @@ Status Lane::take(Tokens tokens) {
   return takeBatch(*model, tokens, batch, labels);
 }
 
+// As the functions below have it.
+std::vector<Visit> Lane::visits() const {
+  std::vector<Visit> order;
+  for (uint32_t i = 0; i <= blocks.head(); ++i)
+    order.push_back({i, MEBP_FORWARD});
+  for (uint32_t i = blocks.head(); i-- > 0 && blocks.hasBackward(i);) {
+    const BlockRange lost = checkpoints.lostBefore(i);
+    for (uint32_t again = lost.begin; again < lost.end; ++again)
+      order.push_back({again, MEBP_FORWARD});
+    order.push_back({i, MEBP_BACKWARD});
+  }
+  return order;
+}
+
 Status Lane::runForward(Rows wanted) {
+  blocks.beginWalk(true);
   if (exchange)
     exchange->select(wanted);
   for (uint32_t i = 0; i < blocks.head(); ++i)
@@ -36,6 +51,7 @@ Status Lane::runForward(Rows wanted) {
 }
 
 Status Lane::runForwardForBackward() {
+  blocks.beginWalk(false);
   if (exchange)
     exchange->select(headRows());
   for (uint32_t i = 0; i < blocks.head(); ++i) {

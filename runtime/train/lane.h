@@ -37,6 +37,8 @@ public:
 
   // By value: the caller's own may change meanwhile.
   Status take(Tokens tokens);
+  // Which blocks run in a step, one after another.
+  std::vector<Visit> visits() const;
   Status runForward(Rows wanted); // of whose results alone the head takes any
   Status runForwardForBackward();
   // What is called at each block. A std::ref of a lambda, so that it needs no memory of its own.

@@ -21,7 +21,7 @@ mebp_session_options followPlan(const format::Bundle &bundle, const mebp_session
     followed.spill_folder = SpillFile::defaultFolder();
   followed.state_in_file = options.state_in_file || plan.spill_optimizer();
   if (options.resident_limit == 0)
-    followed.resident_limit = plan.resident_limit();
+    followed.resident_limit = options.on_block ? 0 : plan.resident_limit();
   return followed;
 }
 
@@ -92,6 +92,43 @@ static Status checkInFlight(const format::Bundle &bundle, const mebp_session_opt
   return Status();
 }
 
+static bool ownsAll(const format::Bundle &bundle, const mebp_session_options &options) {
+  return !options.owned ||
+         std::all_of(options.owned, options.owned + bundle.trainables_size(), [](bool isOwned) { return isOwned; });
+}
+
+static Status checkOwned(const format::Bundle &bundle, const mebp_session_options &options) {
+  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
+  if (!options.owned)
+    return Status();
+  if (isForwardOnly(options))
+    return failure(
+        MEBP_INVALID_ARGUMENT,
+        "owned says which updates by gradients are made here; leave it out where there are none, as with MeZO");
+  if (traits.projects)
+    return failure(
+        MEBP_UNSUPPORTED,
+        "%s projects gradients, by what it keeps of each trainable, so that each session owns all; leave out "
+        "owned, or choose another optimizer",
+        traits.name);
+  if (options.clip > 0 && !options.on_norm && !ownsAll(bundle, options))
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "clip is a limit of the norm of all gradients, and what is owned is a part of "
+                   "them; give on_norm, or leave out clip");
+  return Status();
+}
+
+static Status checkOnBlock(const format::Bundle &bundle, const mebp_session_options &options) {
+  constexpr uint32_t mostAhead = 1024;
+  if (options.blocks_ahead > mostAhead || (options.blocks_ahead && !options.on_block))
+    return failure(MEBP_INVALID_ARGUMENT, "blocks_ahead is for on_block, and at most %u blocks", mostAhead);
+  if (options.on_block && (bundle.has_split() || findBackend(options.backend)->isForeign || options.resident_limit))
+    return failure(MEBP_UNSUPPORTED,
+                   "on_block hands in the weights of a whole model, on the CPU; leave it out with half "
+                   "of a split model, another device or resident_limit");
+  return Status();
+}
+
 static layout::GradientUse gradientUseOf(const format::Bundle &bundle, const mebp_session_options &options) {
   if (options.accumulate)
     return layout::GradientUse::Sum;
@@ -144,6 +181,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   const KnownBackend *backend = findBackend(followed.backend);
   if (!backend)
     return refuseNumber(followed.backend);
+  if (Status status = checkOnBlock(bundle, followed); !status.ok())
+    return status;
   if (followed.on_norm && (isForwardOnly(followed) || followed.clip_recompute ||
                            gradientUseOf(bundle, followed) == layout::GradientUse::Apply))
     return failure(MEBP_INVALID_ARGUMENT, "on_norm is told of gradients that are kept until all are there; give clip "
@@ -155,6 +194,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
         "out the limit, or use the CPU",
         backend->name);
   if (Status status = checkOptions(followed); !status.ok())
+    return status;
+  if (Status status = checkOwned(bundle, followed); !status.ok())
     return status;
   return isForwardOnly(followed) ? Status() : checkProjection(bundle, followed);
 }
@@ -185,6 +226,8 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   choice.lanes = countLanes(options);
   choice.offersGradients = options.on_gradient;
   choice.gradientsOut = options.gradients_out;
+  choice.owned = options.owned;
+  choice.returnsGradients = options.return_gradients;
   choice.placesValues = !backend.followsPlacements();
   choice.workspace = backend.workspaceBytes();
   return choice;

@@ -17,7 +17,7 @@ static Status checkHead(const BatchMemory &batch, bool asksValues, bool asksEntr
 
 Status Sequences::takeScored(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out) {
   const bool substitutes = scoring.trainables || scoring.byBase;
-  if (substitutes && !engine.lane().gradients.areKept())
+  if (substitutes && !engine.lane().gradients.haveMemory())
     return failure(MEBP_INVALID_ARGUMENT, "the session has no room to set its adapter aside; create it with accumulate "
                                           "or return_gradients");
   if (substitutes && engine.held.sums)

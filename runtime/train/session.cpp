@@ -61,6 +61,8 @@ Status Session::step(const Batches &batches, const Objective &of, mebp_step_resu
   engine.trainables.beginStep();
   Status status = engine.settings.optimizer == MEBP_MEZO ? mezoStep.run(batches, out.loss, squaredNorm)
                                                          : gradientStep.run(batches, out.loss, squaredNorm);
+  if (Status freed = engine.handed.release(); status.ok())
+    status = freed;
   const bool isUndone =
       status.code() == MEBP_IO && findBackend(engine.settings.backend)->isForeign && engine.lane().gradients.areKept();
   if (status = engine.trainables.endStep(status); !status.ok())
@@ -107,7 +109,7 @@ Status Session::applyGradients(const float *const *given) {
   Trainables &trainables = engine.trainables;
   double squaredNorm = 0;
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += trainables.squareOf(given[i], trainables.elements(i));
+    squaredNorm += trainables.owns(i) ? trainables.squareOf(given[i], trainables.elements(i)) : 0;
   if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
     return status;
   trainables.beginStep();

@@ -85,6 +85,8 @@ Status Trainables::takeBase(uint32_t number, Bundle &opened) {
     std::memset(parameters, 0, bytesOf(number));
     return storeWeight(number);
   }
+  if (Status status = opened.checkAllWeights(); !status.ok())
+    return status;
   const format::Weight &weight = bundle->weights(static_cast<int>(trainable.initial_weight()));
   const layout::WeightParts parts(bundle->trainables(static_cast<int>(number)));
   const WeightMemory initial = opened.weightMemory(trainable.initial_weight());
@@ -153,7 +155,7 @@ uint64_t Trainables::keptPlace(uint32_t trainable, Adapter of) const {
 }
 
 uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
-  return !plan.isKeptFiled || plan.kept.empty()
+  return !plan.isKeptFiled || plan.kept.empty() || !owns(trainable)
              ? 0
              : format::keptBytes(*traits, trainedShape(*bundle, trainable), stateOptions, false);
 }
@@ -178,7 +180,7 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   const uint64_t ofStep = format::randomBits(seedOf(bundle->model()), 2, stepsOf[static_cast<size_t>(of)]);
   tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
   tensor.scratch = memory + plan.scratch;
-  if (!plan.kept.empty())
+  if (!plan.kept.empty() && owns(trainable))
     format::placeKept(*traits, tensor.shape, stateOptions, memory + plan.readBegin + plan.read[trainable],
                       memory + (plan.isKeptFiled ? plan.keptRoom : keptPlace(trainable, of)), tensor.kept);
   return tensor;
@@ -248,6 +250,8 @@ void Trainables::drop(const format::Block &block) const {
 }
 
 Status Trainables::update(uint32_t trainable, const float *gradient) {
+  if (!owns(trainable))
+    return Status();
   if (Status status = loadRooms(trainable, inUse); !status.ok())
     return status;
   changed = true;
@@ -339,7 +343,7 @@ void Trainables::addSaved(uint32_t trainable, const std::string &prefix, std::ve
     if (groups.columns)
       out.push_back({name + part, format::KeptType::F16, groups});
   for (const format::KeptArray &array : traits->kept)
-    if (!plan.kept.empty() && array.bytes(shape, stateOptions))
+    if (!plan.kept.empty() && owns(trainable) && array.bytes(shape, stateOptions))
       out.push_back({name + "/" + array.name, array.type, array.shape(shape, stateOptions)});
 }
 

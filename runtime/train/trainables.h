@@ -65,6 +65,8 @@ public:
   bool isRefreshDue(uint32_t trainable) const;
   bool isRefreshDue() const;
   bool areProjected() const { return traits->projects; }
+  // Whether its state and its update are here; else somebody else writes its values.
+  bool owns(uint32_t trainable) const { return plan.kept.empty() || plan.kept[trainable] != layout::noOffset; }
   // How often subspaces were found, and how often a period that never changes would have found them.
   void countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const;
   format::Storage storage(uint32_t trainable) const;
@@ -75,6 +77,11 @@ public:
   Status read(uint32_t trainable, Adapter of, float *out) const;
   Status write(uint32_t trainable, const float *values);
   bool areWeightsFiled() const { return plan.areWeightsFiled; }
+  // Where it lies, as it is stored, of so many bytes; where it is in memory.
+  unsigned char *valuesOf(uint32_t trainable, uint64_t &bytes) const {
+    bytes = bytesOf(trainable);
+    return tensorOf(trainable).parameters;
+  }
   // Before a program reads those of a block, and when nothing will for a while: they come into memory, and go.
   Status fetch(const format::Block &block) const;
   void drop(const format::Block &block) const;
@@ -84,7 +91,8 @@ public:
   // Lets programs find the other one: the two change places.
   Status use(Adapter adapter);
 
-  // A step updates each once. Its end counts it or, where it failed, says whether it had changed any by then.
+  // A step updates each once, of which nothing comes where that is elsewhere. Its end counts it or, where it failed,
+  // says whether it had changed any by then.
   double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
   double squareOf(const float *gradient, uint64_t count, double *tiles) const {
     return mebp::squareOf(workers, gradient, count, tiles);

@@ -227,6 +227,17 @@ typedef mebp_code (*mebp_on_gradient)(void *user, uint32_t trainable, float *gra
  * norm. It is called as on_gradient is. */
 typedef mebp_code (*mebp_on_norm)(void *user, const double *squares, uint64_t count, double *sum);
 
+typedef enum mebp_direction MEBP_ANY_NUMBER { MEBP_FORWARD = 0, MEBP_BACKWARD = 1 } mebp_direction;
+#define MEBP_NO_BLOCK UINT32_MAX
+
+/* Asked where the weights of `block` are, before it or a head tied to it runs in that direction; `next` is the block
+ * that runs after that one, or MEBP_NO_BLOCK. *weights becomes the address at which the block's region of weights.bin
+ * (mebp_bundle_block_region) lies byte for byte, a multiple of 16384, where it stays until the block is free; left
+ * NULL, the bundle's own file is read. With `weights` NULL it is told that the block is free again. It is called as
+ * on_gradient is, and what has failed is not asked again: all blocks are free when a call returns. */
+typedef mebp_code (*mebp_on_block)(void *user, uint32_t block, mebp_direction direction, uint32_t next,
+                                   const void **weights);
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer; /* MEBP_ADAMW */
@@ -288,6 +299,16 @@ typedef struct mebp_session_options {
   uint32_t gradients_out;
   mebp_on_norm on_norm; /* NULL: nobody is told */
   void *norm_user;
+  /* For each trainable of the bundle, whether its optimizer state and its update are here (mebp_bundle_own_part); NULL:
+   * all. Of the others a step gives gradients, which are kept only to be summed or returned; whoever updates them
+   * writes their values here. grad_norm and the squares of on_norm are of what is owned, so that clip needs on_norm. A
+   * state has what is owned. Not where no gradient is taken, as with MeZO, or where gradients are projected. */
+  const bool *owned;
+  /* Of a whole model on the CPU, without resident_limit: asked blocks_ahead blocks before each runs. NULL: all weights
+   * are those of the bundle's file. */
+  mebp_on_block on_block;
+  void *block_user;
+  uint32_t blocks_ahead;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -466,6 +487,7 @@ mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *erro
 
 #include "mebp/calibration.h"
 #include "mebp/devices.h"
+#include "mebp/distributed.h"
 #include "mebp/generation.h"
 #include "mebp/locks.h"
 #include "mebp/optimizer_options.h"

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What several sessions, mostly on several machines, need to share one model's training: beside on_gradient, on_norm,
+ * owned and on_block of mebp_session_options. mebp.h includes this.
+ */
+#ifndef MEBP_DISTRIBUTED_H
+#define MEBP_DISTRIBUTED_H
+
+#include "mebp/mebp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Deals the trainables among `count` sessions, and marks in owned[info.trainables] those of the index-th. The parts
+ * have about as many bytes of gradients, and depend on the bundle alone. */
+mebp_code mebp_bundle_own_part(const mebp_bundle *bundle, uint32_t index, uint32_t count, bool *owned,
+                               mebp_error *error);
+
+/* Where the values of the trainable `name` lie, to be read and written between two calls: as the bundle stores them,
+ * f32 or bf16, or int8 with f16 scales and minima of its groups behind it, each at the next multiple of 64 bytes. They
+ * stay there until the session is paused or destroyed, or takes its other adapter. MEBP_UNSUPPORTED where they are in a
+ * file (state_in_file). */
+mebp_code mebp_session_trainable_values(mebp_session *session, const char *name, void **values, uint64_t *bytes,
+                                        mebp_error *error);
+
+/* Like mebp_bundle_open, where weights.bin may be missing, or end early. A session over such a bundle needs on_block,
+ * and generates no text. */
+mebp_code mebp_bundle_open_partial(const char *path, mebp_bundle **out, mebp_error *error);
+/* The bytes of weights.bin that are a block's own; none of a block without weights, or where they are all another
+ * block's, as a tied head's. Blocks are the embedding, the layers and the head: info.blocks. */
+mebp_code mebp_bundle_block_region(const mebp_bundle *bundle, uint32_t block, uint64_t *offset, uint64_t *bytes,
+                                   mebp_error *error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* MEBP_DISTRIBUTED_H */
