@@ -9,7 +9,7 @@
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy
 # make wheel  builds dist/mebp-*.whl and tries them on a system that has nothing but Python
 # make docs   writes docs/cli.md anew from the commands' own help, docs/ops.md and docs/passes.md from the .td files,
-#             docs/models.md from what bench/models.py found
+#             docs/models.md from what bench/models.py found, and what packages say of a session's options
 # make clean  removes what was built; .venv stays
 .PHONY: all setup product build demo demo-grpo demo-dpo test soak cross lint docs wheel clean
 
@@ -48,6 +48,7 @@ lint: build
 docs: build
 	@.venv/bin/python docs/write_cli.py
 	@.venv/bin/python docs/write_ir.py
+	@.venv/bin/python docs/write_options.py
 	@.venv/bin/python docs/write_models.py
 
 wheel:

@@ -49,33 +49,47 @@ class Session(Sequences):
         lr: float = 2e-4,
         *,
         weight_decay: float = 0.0,
+        clip: float | None = None,
         reference_kernels: bool = False,
+        forward_only: bool = False,
         return_gradients: bool | None = None,
         accumulate: bool = False,
-        clip: float | None = None,
-        clip_recompute: bool = False,
         resident_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
-        state_in_file: bool = False,
-        forward_only: bool = False,
-        generate_only: bool = False,
         profile: str | os.PathLike[str] | None = None,
-        stream: object | None = None,
+        state_in_file: bool = False,
+        generate_only: bool = False,
+        clip_recompute: bool = False,
         pending_gradients: bool = False,
         value_adapter: bool = False,
+        stream: object | None = None,
         **optimizer_options: object,
     ) -> None:
-        """Opens the bundle folder `path`.
+        """Opens the bundle folder `path`. Its options, by docs/write_options.py:
+        optimizer: which optimizer: adamw, sgd, lion, adamw8bit, galore, qgalore or mezo, which takes losses instead of
+            gradients (default: as compiled)
+        device: compute on cpu, mlx (a GPU) or mlx-cpu, see mebp devices (default: cpu)
+        lr: learning rate; with a schedule, the highest (default: 2e-4)
+        weight_decay: weight decay, decoupled but for sgd (default: 0)
+        clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it
+            (default: any)
+        threads: CPU threads to use (default: all)
+        reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says
+        forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state
+        return_gradients: room for gradients that are read; without it, accumulate and clip, each gradient is applied as
+            soon as it is there, and a step needs as little as was planned
+        accumulate: room for steps over several micro-batches, or over sequences
+        resident_limit: keep at most this much of the mapped weights in memory, such as 128MiB
+        spill_folder: keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)
+        profile: record every kernel call, for ui.perfetto.dev
+        state_in_file: keep what is trained and the optimizer's state there, too; every step writes all of it
+        generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss
+        clip_recompute: compute gradients twice instead of keeping them for clip; the same bits without their room
+        pending_gradients: with accumulate, room for a gradient whose factor comes later
+        value_adapter: with accumulate, a value head has an adapter and an optimizer state of its own
 
-        device: "cpu", "mlx" (Apple's or NVIDIA's GPU) or "mlx-cpu" (MLX on the CPU, for tests); mebp.devices() says
-            which are there.
-        threads: None for as many as this process may run on.
-        optimizer: "adamw", "sgd", "lion", "adamw8bit", "galore", "qgalore" or "mezo"; None for the one that the
-            bundle was compiled for. A bundle for galore or qgalore trains with no other, and loss_and_gradients gives
-            its gradients in their subspaces. adamw8bit keeps AdamW's moments in eight bits, as bitsandbytes does. MeZO
-            takes the slope of two losses along a random direction, with the bundle's seed, instead of a gradient: its
-            memory is that of a forward, and it needs many more steps.
-        weight_decay: decoupled; of sgd a part of the gradient, as torch has it.
+        Beside them:
+        stream: of a device's half of a split model, the way to its server: mebp.split.connect.
         optimizer_options: what the optimizer has of its own, None for its default; no other one's.
             betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
@@ -85,25 +99,13 @@ class Session(Sequences):
                 ones: the interval of a matrix doubles where its last five subspaces are alike by galore_cos_threshold
                 in the mean, a cosine; 0.4, above 1 never.
             galore_refresh: how it finds them, "sketch" or "svd", exactly, which takes long; "sketch".
-        reference_kernels: the naive kernels that the fast ones are checked against, whatever MEBP_KERNELS says.
-        return_gradients: room for loss_and_gradients; without it, accumulate and clip, each gradient is applied as
-            soon as it is there, and a step needs as little as was planned. None for True, but for MeZO.
-        accumulate: room for steps over several micro-batches, or over sequences.
-        pending_gradients: with it, room for a gradient whose factor comes later (sequence, settle).
-        value_adapter: with it, a value head has an adapter and an optimizer state of its own (by_value_adapter).
-        clip: the most that the gradient's L2 norm over all trainables may be, as torch's clip_grad_norm_ has it.
-        clip_recompute: compute gradients twice instead of keeping them for `clip`; the same bits without their room.
-        resident_limit: the most of the mapped weights that may be in memory at once, in bytes or as text such as
-            "128MiB"; None for the plan's, or the system's choice.
-        spill_folder: a folder on a disk for checkpoints, none of which is then in memory; None for the plan's choice,
-            in $TMPDIR or /var/tmp where it spills.
-        state_in_file: trainables and optimizer state go there, too; every step then writes them, which wears flash.
-        forward_only: losses, logits and generation alone: no room for gradients, checkpoints or an optimizer's state.
-        generate_only: generation alone, by a bundle that was compiled for it: not even room for a loss.
-        profile: a file for every kernel call, for ui.perfetto.dev, which is whole when the session is gone.
-        stream: of a device's half of a split model, the way to its server: mebp.split.connect.
+        A bundle for galore or qgalore trains with no other optimizer, and loss_and_gradients gives its gradients in
+        their subspaces. adamw8bit keeps AdamW's moments in eight bits, as bitsandbytes does. MeZO takes the slope of
+        two losses along a random direction, with the bundle's seed, instead of a gradient: its memory is that of a
+        forward, and it needs many more steps.
         Raises mebp.Error where the bundle is missing, damaged or too new, or an option is invalid.
         """
+        given = {name: value for name, value in locals().items() if name in session_options.option_kinds()}
         runtime = load_runtime()
         check_argument("stream", stream, runtime.Stream | None)
         session_options.check_names(type(self), optimizer_options)
@@ -120,29 +122,11 @@ class Session(Sequences):
         self._process = os.getpid()
         self.device, self.has_pending_gradients = device, pending_gradients
         self.has_value_adapter = value_adapter
-        self._native = runtime.Session(
-            self._bundle,
-            stream,
-            optimizer=self.optimizer,
-            learning_rate=lr,
-            weight_decay=weight_decay,
-            optimizer_options=session_options.optimizer_texts(optimizer_options, plan, self.optimizer),
-            threads=threads or 0,
-            reference_kernels=reference_kernels,
-            return_gradients=has_gradients if return_gradients is None else return_gradients,
-            accumulate=accumulate,
-            clip=clip or 0.0,
-            clip_recompute=clip_recompute,
-            resident_limit=session_options.byte_size("resident_limit", resident_limit),
-            spill_folder=os.fspath(user_path(spill_folder)) if spill_folder else "",
-            state_in_file=state_in_file,
-            forward_only=forward_only,
-            generate_only=generate_only,
-            trace_file=os.fspath(user_path(profile)) if profile else "",
-            device=device,
-            pending_gradients=pending_gradients,
-            value_adapter=value_adapter,
-        )
+        given |= {"optimizer": self.optimizer}
+        given |= {"return_gradients": has_gradients if return_gradients is None else return_gradients}
+        texts = session_options.option_texts(given)
+        texts |= session_options.optimizer_texts(optimizer_options, plan, self.optimizer)
+        self._native = runtime.Session(self._bundle, stream, texts)
         for warning in self._native.take_warnings():
             say(f"warning: {warning}", error=True)
 

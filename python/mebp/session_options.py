@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session may be created with."""
+"""What a session may be created with, as runtime/train/option_table.h has it, and as text for the runtime."""
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from inspect import signature
@@ -9,6 +10,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
+from mebp.files import user_path
 from mebp.numbers import check_not_negative, unknown_argument
 
 
@@ -28,6 +30,30 @@ def optimizer_option_kinds() -> dict[str, type]:
         name.replace("-", "_"): str if choices else tuple if numbers > 1 else int if is_whole else float
         for name, numbers, is_whole, choices in load_runtime().optimizer_options()
     }
+
+
+@cache
+def option_kinds() -> dict[str, str]:
+    """What each option is that every session has, by its name: a flag, count, number, size, path or choice."""
+    return {name.replace("-", "_"): kind for name, _, kind, _, _ in load_runtime().session_options()}
+
+
+def option_texts(given: Mapping[str, object]) -> dict[str, str]:
+    """Of what is not None. Raises mebp.Error for a size that is none."""
+    texts: dict[str, str] = {}
+    for name, value in given.items():
+        kind = option_kinds()[name]
+        if value is None:
+            continue
+        if kind == "flag":
+            texts[name] = "true" if value else "false"
+        elif kind == "size":
+            texts[name] = f"{byte_size(name, value)}B"
+        elif kind == "path":
+            texts[name] = os.fspath(user_path(value))
+        else:
+            texts[name] = str(float(value) if kind == "number" else value)
+    return texts
 
 
 def check_names(session: type, optimizer_options: Mapping[str, object]) -> None:

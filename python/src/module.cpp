@@ -132,6 +132,22 @@ static nb::list optimizerOptions() {
   return all;
 }
 
+// Of each option of a session that packages have: its name, its field in C, what it is (flag, count, number, size, path
+// or choice), what it is for, and what holds where it is not given.
+static std::vector<std::array<std::string, 5>> sessionOptions() {
+  constexpr const char *kinds[] = {"flag", "count", "number", "size", "path", "choice"};
+  std::vector<std::array<std::string, 5>> list;
+  for (uint32_t i = 0; i < mebp_session_option_count(); ++i) {
+    mebp_session_option_info info;
+    mebp_session_option_info_init(&info);
+    mebp_error error;
+    check(mebp_session_option_get_info(i, &info, &error), error);
+    if (info.is_of_packages)
+      list.push_back({info.called, info.name, kinds[info.kind], info.help, info.standard ? info.standard : ""});
+  }
+  return list;
+}
+
 // All that are known: name, whether it is there, what it is or why not, bytes of memory, what its self-test found.
 static nb::list devices() {
   nb::list all;
@@ -215,6 +231,8 @@ NB_MODULE(_runtime, module) {
              "Of each option that several commands have: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,
              "Of each option that only some optimizers have: name, numbers in it, whether they are whole, choices.");
+  module.def("session_options", &mebp::python::sessionOptions,
+             "Of each option of a session: name, field, kind, help, default.");
   module.def("devices", &mebp::python::devices,
              "Of each: name, whether it is there, what it is or why not, bytes, what its self-test found.");
   module.def(

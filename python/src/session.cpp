@@ -16,17 +16,9 @@
 
 #include <unistd.h>
 
-#include "format/optimizers.h"
-
 namespace mebp::python {
 
 namespace {
-
-mebp_optimizer optimizerOf(const std::string &name) {
-  if (const format::OptimizerTraits *traits = format::findOptimizer(name))
-    return static_cast<mebp_optimizer>(traits->number);
-  throw nb::value_error(("there is no optimizer '" + name + "'").c_str());
-}
 
 // A forked process has none of the session's threads. It leaves the session alone: it could only wait for them.
 struct Destroy {
@@ -70,34 +62,13 @@ struct Scores {
 
 class Session {
 public:
-  // The optimizer's own options are texts by their names.
-  Session(const Bundle &bundle, const Stream *stream, const std::string &optimizer, double learningRate,
-          double weightDecay, const std::map<std::string, std::string> &optimizerOptions, uint32_t threads,
-          bool referenceKernels, bool returnGradients, bool accumulate, double clip, bool clipRecompute,
-          uint64_t residentLimit, const Path &spillFolder, bool stateInFile, bool forwardOnly, bool generateOnly,
-          const Path &traceFile, const std::string &device, bool pendingGradients, bool valueAdapter)
-      : bundle(bundle) {
+  // Options are texts by their names.
+  Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts) : bundle(bundle) {
     mebp_session_options options;
     mebp_session_options_init(&options);
     mebp_error error;
-    check(mebp_device_find(device.c_str(), &options.backend, &error), error);
-    options.optimizer = optimizerOf(optimizer);
-    options.learning_rate = learningRate;
-    options.weight_decay = weightDecay;
-    for (const auto &[name, text] : optimizerOptions)
+    for (const auto &[name, text] : texts)
       check(mebp_session_options_set(&options, name.c_str(), text.c_str(), &error), error);
-    options.threads = threads;
-    options.reference_kernels = referenceKernels;
-    options.return_gradients = returnGradients;
-    options.accumulate = accumulate;
-    options.clip = clip;
-    options.clip_recompute = clipRecompute;
-    options.resident_limit = residentLimit;
-    options.state_in_file = stateInFile;
-    options.forward_only = forwardOnly;
-    options.generate_only = generateOnly;
-    options.trace_file = traceFile.empty() ? nullptr : traceFile.c_str();
-    options.spill_folder = spillFolder.empty() ? nullptr : spillFolder.c_str();
     options.log = [](void *user, mebp_log_level level, const char *line) {
       if (level == MEBP_LOG_WARNING)
         static_cast<Session *>(user)->warned.emplace_back(line);
@@ -105,8 +76,6 @@ public:
     options.log_user = this;
     if (stream)
       stream->giveTo(options);
-    options.pending_gradients = pendingGradients;
-    options.value_adapter = valueAdapter;
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -428,15 +397,8 @@ void bindSession(nb::module_ &module) {
       .def("draft_limit", &Generation::draftLimit);
   nb::class_<Session>(module, "Session")
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
-      .def(nb::init<const Bundle &, const Stream *, const std::string &, double, double,
-                    const std::map<std::string, std::string> &, uint32_t, bool, bool, bool, double, bool, uint64_t,
-                    const Path &, bool, bool, bool, const Path &, const std::string &, bool, bool>(),
-           nb::arg("bundle"), nb::arg("stream").none(), nb::kw_only(), nb::arg("optimizer"), nb::arg("learning_rate"),
-           nb::arg("weight_decay"), nb::arg("optimizer_options"), nb::arg("threads"), nb::arg("reference_kernels"),
-           nb::arg("return_gradients"), nb::arg("accumulate"), nb::arg("clip"), nb::arg("clip_recompute"),
-           nb::arg("resident_limit"), nb::arg("spill_folder"), nb::arg("state_in_file"), nb::arg("forward_only"),
-           nb::arg("generate_only"), nb::arg("trace_file"), nb::arg("device"), nb::arg("pending_gradients"),
-           nb::arg("value_adapter"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &>(), nb::arg("bundle"),
+           nb::arg("stream").none(), nb::arg("options"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))

@@ -48,14 +48,7 @@ mebp_code mebp_device_get_info(uint32_t index, mebp_device_info *out, mebp_error
 }
 
 mebp_code mebp_device_find(const char *name, mebp_backend *out, mebp_error *error) {
-  return guarded(error, {{"name", name}, {"out", out}}, [&] {
-    const KnownBackend *known = findBackend(std::string_view(name));
-    if (!known)
-      return failure(MEBP_UNSUPPORTED, "there is no device '%s'; choose %s (an NVIDIA GPU is mlx, too)", name,
-                     listBackends().c_str());
-    *out = known->number;
-    return Status();
-  });
+  return guarded(error, {{"name", name}, {"out", out}}, [&] { return findDevice(name, *out); });
 }
 
 mebp_code mebp_device_test_create(mebp_backend device, mebp_device_test **out, mebp_error *error) {

@@ -2,12 +2,14 @@
 //
 // mebp.h's functions about a session's options, before there is a session.
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "mebp/mebp.h"
 #include "runtime/core/edge.h"
 #include "runtime/optim/session_options.h"
+#include "runtime/train/option_table.h"
 
 using namespace mebp;
 
@@ -34,7 +36,32 @@ mebp_code mebp_session_options_set(mebp_session_options *options, const char *na
                                    mebp_error *error) {
   return guarded(error, {{"options", options}, {"name", name}, {"value", value}}, [&] {
     Status status = checkSize("mebp_session_options", *options);
-    return status.ok() ? setOption(*options, name, value) : status;
+    return status.ok() ? setSessionOption(*options, name, value) : status;
+  });
+}
+
+uint32_t mebp_session_option_count(void) { return static_cast<uint32_t>(std::size(sessionOptions)); }
+
+mebp_code mebp_session_option_get_info(uint32_t index, mebp_session_option_info *out, mebp_error *error) {
+  return guarded(error, {{"out", out}}, [&] {
+    if (Status status = checkSize("mebp_session_option_info", *out); !status.ok())
+      return status;
+    if (index >= std::size(sessionOptions))
+      return failure(MEBP_INVALID_ARGUMENT, "option %u does not exist; there are %zu", index,
+                     std::size(sessionOptions));
+    const SessionOption &option = sessionOptions[index];
+    mebp_session_option_info info;
+    mebp_session_option_info_init(&info);
+    info.name = option.name;
+    info.called = option.called;
+    info.kind = option.kind();
+    info.help = option.help;
+    info.standard = option.standard;
+    info.written = option.written;
+    info.run_name = option.runs;
+    info.is_of_packages = option.isOfPackages;
+    writeSized(info, out);
+    return Status();
   });
 }
 

@@ -65,6 +65,15 @@ Status refuseNumber(mebp_backend number) {
   return failure(MEBP_UNSUPPORTED, "there is no device number %d; choose %s", number, listBackends().c_str());
 }
 
+Status findDevice(const char *name, mebp_backend &out) {
+  const KnownBackend *known = findBackend(std::string_view(name));
+  if (!known)
+    return failure(MEBP_UNSUPPORTED, "there is no device '%s'; choose %s (an NVIDIA GPU is mlx, too)", name,
+                   listBackends().c_str());
+  out = known->number;
+  return Status();
+}
+
 std::string listBackends() { return format::listed(format::namesOf(backends)); }
 
 } // namespace mebp

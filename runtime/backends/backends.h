@@ -37,6 +37,8 @@ const KnownBackend *findBackend(mebp_backend number); // null where there is non
 const KnownBackend *findBackend(std::string_view name);
 const KnownBackend *backendAt(size_t index); // null behind the last
 Status refuseNumber(mebp_backend number);    // that no device has
-std::string listBackends();                  // "cpu, mlx or mlx-cpu"
+// As a person calls it.
+Status findDevice(const char *name, mebp_backend &out);
+std::string listBackends(); // "cpu, mlx or mlx-cpu"
 
 } // namespace mebp

@@ -342,7 +342,7 @@ TEST_F(RunTest, RefusesBadInputInOneLine) {
                 "text.jsonl: ends neither in .npy nor in .bin; --tokens");
   expectRefusal(bundle.path() + tokens + " --optimizer galore", "galore");
   for (const char *rate : {"-1", "nan", "inf"})
-    expectRefusal(bundle.path() + tokens + " --lr " + rate, "learning rate");
+    expectRefusal(bundle.path() + tokens + " --lr " + rate, "lr is ");
   for (uint32_t i = 0; i < mebp_optimizer_option_count(); ++i) {
     mebp_optimizer_option_info info;
     mebp_optimizer_option_info_init(&info);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "format/folders.h"
 #include "format/readable.h"
 
 // What a number of something may be.
@@ -29,7 +30,7 @@ static std::string store(const CommandOption &option, const std::string &text) {
   char *end = nullptr;
   errno = 0;
   if (auto *place = std::get_if<std::string *>(&option.value)) {
-    **place = text;
+    **place = option.isPath ? mebp::format::userPath(text) : text;
     const auto &choices = option.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
       return text + " is not one of " + list(choices, ", ");
@@ -118,8 +119,8 @@ static void printOption(const CommandOption &option) {
   std::string left = option.name;
   left += isFlag(option)    ? ""
           : isCount(option) ? " UINT:INT in [" + std::to_string(least) + " - " + std::to_string(most) + "]"
-          : std::holds_alternative<double *>(option.value) || option.isNumber ? " FLOAT"
-                                                                              : " TEXT";
+          : std::holds_alternative<double *>(option.value) ? " FLOAT"
+                                                           : " " + option.type;
   if (!option.choices.empty())
     left += ":{" + list(option.choices, ",") + "}";
   if (!option.initial.empty())

@@ -17,7 +17,8 @@ struct CommandOption {
   std::string initial = {}; // as --help shows it
   std::vector<std::string> choices = {};
   std::string needs = {}, excludes = {}; // other options' names
-  bool isNumber = false;                 // a string that --help calls so, and that is read elsewhere
+  std::string type = "TEXT";             // what --help calls a string, which is read elsewhere
+  bool isPath = false;                   // one that may begin with ~
   bool isGiven = false;
 };
 

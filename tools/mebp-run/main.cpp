@@ -128,20 +128,11 @@ private:
 
     mebp_session_options choice;
     mebp_session_options_init(&choice);
-    if (!check(mebp_device_find(options.device.c_str(), &choice.backend, &error)))
-      return false;
     if (!connect(choice))
       return false;
-    if (!chooseOptimizer(choice))
+    if (!choose(choice))
       return false;
-    choice.learning_rate = options.learningRate;
-    choice.weight_decay = options.weightDecay;
-    choice.threads = options.threads;
-    choice.sample_memory = options.sampleMemory;
-    choice.resident_limit = options.residentLimit;
-    choice.state_in_file = options.stateInFile;
-    choice.spill_folder = options.spillFolder.empty() ? nullptr : options.spillFolder.c_str();
-    choice.trace_file = options.traceFile.empty() ? nullptr : options.traceFile.c_str();
+    learningRate = choice.learning_rate;
     choice.log = [](void *, mebp_log_level level, const char *line) {
       if (level == MEBP_LOG_WARNING)
         say(line);
@@ -166,16 +157,23 @@ private:
     return true;
   }
 
-  // The bundle's, where none is given.
-  bool chooseOptimizer(mebp_session_options &choice) {
+  // The bundle's optimizer and momentum, where no other ones are given.
+  bool choose(mebp_session_options &choice) {
+    auto set = [&](const SessionText &given) {
+      const char *text = given.isOn ? "true" : given.text.c_str();
+      if (!*text || mebp_session_options_set(&choice, given.name.c_str(), text, &error) == MEBP_OK)
+        return true;
+      const bool beginsWithName = std::strncmp(error.message, given.name.c_str(), given.name.size()) == 0;
+      return fail((beginsWithName ? "--" : "") + std::string(error.message));
+    };
     choice.optimizer = info.optimizer;
-    if (!options.optimizer.empty())
-      choice.optimizer = static_cast<mebp_optimizer>(mebp::format::findOptimizer(options.optimizer)->number);
+    const auto &all = options.ofSession;
+    const auto optimizer =
+        std::find_if(all.begin(), all.end(), [](const SessionText &given) { return given.name == "optimizer"; });
+    if (!set(*optimizer))
+      return false;
     choice.momentum = choice.optimizer == info.optimizer ? info.momentum : 0;
-    for (const auto &[name, text] : options.ofOptimizer)
-      if (!text.empty() && mebp_session_options_set(&choice, name.c_str(), text.c_str(), &error) != MEBP_OK)
-        return fail(std::string("--") + error.message); // which begins with the name
-    return true;
+    return std::all_of(all.begin(), all.end(), set);
   }
 
   // What cannot be written is found out before the first step, and not after the last.
@@ -194,7 +192,7 @@ private:
     if (!check(mebp_session_check_space(session, state.empty() ? nullptr : state.c_str(),
                                         adapter.empty() ? nullptr : adapter.c_str(), &error)))
       return false;
-    progress = {tokens.checksum(), batch, tokens.sequence(), static_cast<float>(options.learningRate)};
+    progress = {tokens.checksum(), batch, tokens.sequence(), static_cast<float>(learningRate)};
     return refuseToReplace();
   }
 
@@ -293,6 +291,7 @@ private:
   uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;
   mebp_lock *stateLock = nullptr, *adapterLock = nullptr;
+  double learningRate = 0;
   bool forwardOnly = false; // the optimizer
   bool isHeard = true;      // what it prints
 };

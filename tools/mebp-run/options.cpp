@@ -2,10 +2,8 @@
 #include "options.h"
 
 #include <cstdio>
-#include <utility>
 
 #include "command_line.h"
-#include "format/byte_size.h"
 #include "format/folders.h"
 #include "format/optimizers.h"
 #include "format/options.h"
@@ -17,44 +15,58 @@ template <typename Value> static CommandOption shared(const char *name, Value *v
   return {std::string("--") + name, value, text.help, false, text.standard};
 }
 
-// Those that only some optimizers have.
-static std::vector<CommandOption> optimizerOptions(RunOptions &out) {
-  std::vector<mebp_optimizer_option_info> known(mebp_optimizer_option_count());
-  for (uint32_t i = 0; i < known.size(); ++i) {
-    mebp_optimizer_option_get_info(i, &known[i], nullptr);
-    out.ofOptimizer.emplace_back(known[i].name, "");
-  }
+// Those of every session, then those that only some optimizers have, in one place whose addresses stay.
+static std::vector<CommandOption> sessionOptions(std::vector<SessionText> &out) {
+  const uint32_t ofAll = mebp_session_option_count(), ofSome = mebp_optimizer_option_count();
   std::vector<CommandOption> options;
-  for (size_t i = 0; i < known.size(); ++i) {
+  out.reserve(ofAll + ofSome);
+  for (uint32_t i = 0; i < ofAll; ++i) {
+    mebp_session_option_info info;
+    mebp_session_option_info_init(&info);
+    mebp_session_option_get_info(i, &info, nullptr);
+    if (!info.run_name)
+      continue;
+    SessionText &given = out.emplace_back(SessionText{info.called, ""});
     CommandOption &option = options.emplace_back();
-    option.name = std::string("--") + known[i].name;
-    option.value = &out.ofOptimizer[i].second;
-    option.help = known[i].help;
-    option.isNumber = !known[i].choices && known[i].numbers == 1;
-    for (const char *const *choice = known[i].choices; choice && *choice; ++choice)
+    option.name = std::string("--") + info.run_name;
+    if (info.kind == MEBP_OPTION_FLAG)
+      option.value = &given.isOn;
+    else
+      option.value = &given.text;
+    option.type = info.kind == MEBP_OPTION_COUNT ? "UINT" : info.kind == MEBP_OPTION_NUMBER ? "FLOAT" : "TEXT";
+    option.isPath = info.kind == MEBP_OPTION_PATH;
+    option.help = info.help;
+    option.initial = info.standard ? info.standard : "";
+    if (option.name == "--optimizer")
+      option.choices = mebp::format::namesOf(mebp::format::optimizers);
+    if (option.name == "--spill-optimizer")
+      option.needs = "--spill";
+  }
+  for (uint32_t i = 0; i < ofSome; ++i) {
+    mebp_optimizer_option_info info;
+    mebp_optimizer_option_info_init(&info);
+    mebp_optimizer_option_get_info(i, &info, nullptr);
+    SessionText &given = out.emplace_back(SessionText{info.name, ""});
+    CommandOption &option = options.emplace_back();
+    option.name = std::string("--") + info.name;
+    option.value = &given.text;
+    option.help = info.help;
+    option.type = !info.choices && info.numbers == 1 ? "FLOAT" : "TEXT";
+    for (const char *const *choice = info.choices; choice && *choice; ++choice)
       option.choices.emplace_back(*choice);
   }
   return options;
 }
 
 int parseOptions(int argc, char **argv, RunOptions &out) {
-  std::string residentLimit;
   CommandOption bundle{"bundle", &out.bundle, "NAME.mebp, made by mebpc", true};
   CommandOption tokens{"--tokens", &out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32",
                        true};
-  const std::vector<std::string> optimizerNames = mebp::format::namesOf(mebp::format::optimizers);
-  CommandOption optimizer{"--optimizer", &out.optimizer,
-                          mebp::format::listed(optimizerNames) + " (default: as compiled)"};
-  optimizer.choices = optimizerNames;
   CommandOption resume = shared("resume", &out.resume);
   resume.needs = "--state";
   resume.excludes = "--overwrite";
   CommandOption overwrite{"--overwrite", &out.overwrite, "replace the state and adapter of an earlier run"};
   overwrite.excludes = "--resume";
-  CommandOption spillOptimizer{
-      "--spill-optimizer", &out.stateInFile,
-      "keep what is trained and the optimizer's state there, too; every step writes all of it"};
-  spillOptimizer.needs = "--spill";
   mebp::net::GrpcEndpoint &server = out.server;
   CommandOption certificate = shared("cert", &server.certificate), key = shared("key", &server.key);
   CommandOption authority = shared("ca", &server.authority), plainText = shared("plain-text", &server.plainText);
@@ -62,13 +74,9 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   for (CommandOption *option : {&certificate, &key, &authority, &plainText, &retryFor})
     option->needs = "--connect";
   plainText.excludes = "--cert";
-  std::vector<CommandOption> options = {bundle,
-                                        tokens,
-                                        {"--steps", &out.steps, "train for this many steps (default: every row once)"},
-                                        optimizer,
-                                        shared("lr", &out.learningRate),
-                                        shared("weight-decay", &out.weightDecay)};
-  for (const CommandOption &option : optimizerOptions(out))
+  std::vector<CommandOption> options = {
+      bundle, tokens, {"--steps", &out.steps, "train for this many steps (default: every row once)"}};
+  for (const CommandOption &option : sessionOptions(out.ofSession))
     options.push_back(option);
   const std::vector<CommandOption> rest = {
       {"--sequence", &out.sequence, "tokens in a row, at most the compiled length"},
@@ -77,14 +85,6 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
       shared("save-every", &out.saveEvery),
       resume,
       overwrite,
-      shared("threads", &out.threads),
-      shared("device", &out.device),
-      {"--sample-memory", &out.sampleMemory, "measure the peak after every kernel call, which is slow"},
-      {"--spill", &out.spillFolder,
-       "keep checkpoints in a file in this folder, on a disk (default: $TMPDIR, if the plan spills)"},
-      spillOptimizer,
-      shared("resident-limit", &residentLimit),
-      shared("profile", &out.traceFile),
       shared("connect", &server.address),
       certificate,
       key,
@@ -96,8 +96,8 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
   CommandLine line("mebp-run", "Fine-tunes a compiled model on a file of tokens.", mebp_version(), std::move(options));
   if (int status = line.parse(argc, argv); status >= 0)
     return status;
-  for (std::string *path : {&out.bundle, &out.tokens, &out.adapterFolder, &out.stateFolder, &out.spillFolder,
-                            &out.traceFile, &server.certificate, &server.key, &server.authority})
+  for (std::string *path : {&out.bundle, &out.tokens, &out.adapterFolder, &out.stateFolder, &server.certificate,
+                            &server.key, &server.authority})
     *path = mebp::format::userPath(*path);
   if (!server.address.empty() && !server.plainText)
     for (const CommandOption *file : {&certificate, &key, &authority})
@@ -109,12 +109,6 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
     std::fprintf(stderr, "mebp-run: --retry-for %g is not a number of seconds above 0 and below 4000000\n",
                  out.retrySeconds);
     return 2;
-  }
-  if (!residentLimit.empty()) {
-    if (std::string wrong = mebp::format::parseByteSize(residentLimit, out.residentLimit); !wrong.empty()) {
-      std::fprintf(stderr, "mebp-run: --resident-limit %s %s\n", residentLimit.c_str(), wrong.c_str());
-      return 2;
-    }
   }
   return -1;
 }

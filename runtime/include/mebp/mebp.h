@@ -493,5 +493,6 @@ mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *erro
 #include "mebp/optimizer_options.h"
 #include "mebp/packing.h"
 #include "mebp/sequences.h"
+#include "mebp/session_options.h"
 
 #endif /* MEBP_MEBP_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An optimizer's own options by their names, for programs that hand on what their users write. mebp.h includes this.
+ * An optimizer's own options; mebp_session_options_set (session_options.h) sets them by their names. mebp.h includes
+ * this.
  */
 #ifndef MEBP_OPTIMIZER_OPTIONS_H
 #define MEBP_OPTIMIZER_OPTIONS_H
@@ -10,14 +11,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Sets the option `name` of `options`, which mebp_session_options_init has made. `name` is what command lines call it
- * ("eps", "galore-refresh"), or its field ("epsilon"); _ stands for -, too. `value` is text as on a command line, with
- * a point in every locale: "1e-8", one of the choices ("svd"), or of several fields that are set together a number each
- * ("betas": "0.9,0.99"). A value out of range is refused, and 0 where it does not mean "none"; a name that this library
- * does not know is MEBP_UNSUPPORTED. Whether the optimizer takes the option, mebp_session_create says. */
-mebp_code mebp_session_options_set(mebp_session_options *options, const char *name, const char *value,
-                                   mebp_error *error);
 
 typedef struct mebp_optimizer_option_info {
   size_t size MEBP_SIZE_OF(mebp_optimizer_option_info);

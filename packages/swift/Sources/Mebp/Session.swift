@@ -2,64 +2,6 @@
 import CMebp
 import Foundation
 
-/// What mebp.h calls mebp_session_options, with its defaults.
-public struct SessionOptions: Sendable {
-  /// By their numbers in mebp.h.
-  public enum Optimizer: UInt32, Sendable {
-    case sgd = 0, adamw = 1, mezo = 2, lion = 3, adamw8bit = 4, galore = 5, qgalore = 6
-  }
-
-  public var optimizer = Optimizer.adamw
-  public var learningRate = 2e-4
-  /// Of the optimizers that have them; nil: the optimizer's own.
-  public var beta1, beta2, epsilon: Double?
-  /// Of SGD.
-  public var momentum = 0.0
-  /// Others that the optimizer has of its own, by their names on command lines, as text: ["betas": "0.9,0.99"].
-  public var optimizerOptions: [String: String] = [:]
-  public var weightDecay = 0.0
-  /// Limit of the gradient's L2 norm; 0: none. With one, a step can be cancelled up to its end.
-  public var clip = 0.0
-  /// 0: as many as the process may run on.
-  public var threads: UInt32 = 0
-  /// Makes room so that a step may have several micro-batches.
-  public var accumulate = false
-  /// Losses alone, which need less memory.
-  public var forwardOnly = false
-  /// Of the mapped weights in memory, in bytes; 0: the plan's, or none.
-  public var residentLimit: UInt64 = 0
-  /// Checkpoints go into a nameless file here.
-  public var spillFolder: String?
-
-  public init() {}
-
-  func withC<Result>(_ body: (UnsafePointer<mebp_session_options>) throws -> Result) throws -> Result {
-    var options = mebp_session_options()
-    mebp_session_options_init(&options)
-    options.optimizer = mebp_optimizer(rawValue: optimizer.rawValue)
-    options.learning_rate = learningRate
-    options.beta1 = beta1 ?? options.beta1
-    options.beta2 = beta2 ?? options.beta2
-    options.epsilon = epsilon ?? options.epsilon
-    options.momentum = momentum
-    for (name, text) in optimizerOptions {
-      _ = try checkText("option", name + text)
-      try check { mebp_session_options_set(&options, name, text, $0) }
-    }
-    options.weight_decay = weightDecay
-    options.clip = clip
-    options.threads = threads
-    options.accumulate = accumulate
-    options.forward_only = forwardOnly
-    options.resident_limit = residentLimit
-    guard let spillFolder else { return try body(&options) }
-    return try checkPath(spillFolder).withCString { folder in
-      options.spill_folder = folder
-      return try body(&options)
-    }
-  }
-}
-
 /// Rows of token ids, and labels as in transformers: -100 is ignored, shifted inside.
 public struct Batch: Sendable {
   let ids, labels: [Int32]

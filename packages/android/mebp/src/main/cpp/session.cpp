@@ -5,69 +5,56 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 
 using namespace mebp::jni;
 
-// `numbers`, `choices` and `spill` are SessionOptions' fields, by type and in their order; `ofOptimizer` has names of
-// the optimizer's own options, each with its text behind it.
+// `texts` has names of options, each with its text behind it.
 namespace {
 class Options {
 public:
-  Options(JNIEnv *env, jdoubleArray givenNumbers, jlongArray givenChoices, jobjectArray ofOptimizer,
-          jbyteArray givenSpill)
-      : env(env), numbers(env, givenNumbers), choices(env, givenChoices), spill(env, givenSpill) {
+  Options(JNIEnv *env, jobjectArray texts) : env(env) {
     mebp_session_options_init(&options);
-    if (!*this)
-      return;
-    options.learning_rate = numbers[0];
-    options.weight_decay = numbers[1];
-    options.clip = numbers[2];
-    options.optimizer = static_cast<mebp_optimizer>(choices[0]);
-    options.threads = static_cast<uint32_t>(choices[1]);
-    options.accumulate = choices[2] != 0;
-    options.forward_only = choices[3] != 0;
-    options.resident_limit = static_cast<uint64_t>(choices[4]);
-    options.spill_folder = spill.text();
-    for (jsize i = 0; i + 1 < env->GetArrayLength(ofOptimizer) && wrong.code == MEBP_OK; i += 2) {
-      // References, of which a native call may have few at a time.
-      jobject given[] = {env->GetObjectArrayElement(ofOptimizer, i), env->GetObjectArrayElement(ofOptimizer, i + 1)};
+    const jsize count = env->GetArrayLength(texts);
+    values.reset(new (std::nothrow) std::optional<Path>[static_cast<size_t>(count / 2)]);
+    if (!values)
+      raise(env, MEBP_OUT_OF_MEMORY, "memory ran out for the list of options");
+    for (jsize i = 0; values && i + 1 < count && wrong.code == MEBP_OK; i += 2) {
+      // References, of which a native call may have few at a time; a value is held by its elements.
+      jobject name = env->GetObjectArrayElement(texts, i), value = env->GetObjectArrayElement(texts, i + 1);
+      values[i / 2].emplace(env, static_cast<jbyteArray>(value));
       {
-        const Path name(env, static_cast<jbyteArray>(given[0])), text(env, static_cast<jbyteArray>(given[1]));
-        mebp_session_options_set(&options, name.text(), text.text(), &wrong);
+        const Path called(env, static_cast<jbyteArray>(name));
+        if (env->ExceptionCheck())
+          return;
+        mebp_session_options_set(&options, called.text(), values[i / 2]->text(), &wrong);
       }
-      for (jobject each : given)
-        env->DeleteLocalRef(each);
+      env->DeleteLocalRef(name);
     }
   }
   // Else an exception is pending.
-  explicit operator bool() const { return numbers.data() && choices.data() && !env->ExceptionCheck(); }
+  explicit operator bool() const { return values && !env->ExceptionCheck(); }
   const mebp_session_options *data() const { return &options; }
-  // What is wrong with an option of the optimizer's, by its code.
+  // What is wrong with an option, by its code.
   const mebp_error &refusal() const { return wrong; }
 
 private:
   JNIEnv *env;
   mebp_error wrong = {};
-  const Doubles numbers;
-  const Longs choices;
-  const Path spill;
+  std::unique_ptr<std::optional<Path>[]> values; // paths stay the caller's
   mebp_session_options options;
 };
 } // namespace
 
-MEBP_NATIVE(jlong, sessionPeakBytes)
-(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jobjectArray ofOptimizer,
- jbyteArray spill) {
-  const Options options(env, numbers, choices, ofOptimizer, spill);
+MEBP_NATIVE(jlong, sessionPeakBytes)(JNIEnv *env, jobject, jlong bundle, jobjectArray texts) {
+  const Options options(env, texts);
   return options && options.refusal().code == MEBP_OK
              ? static_cast<jlong>(mebp_session_peak_bytes(at<mebp_bundle>(bundle), options.data()))
              : 0;
 }
 
-MEBP_NATIVE(jlong, sessionCreate)
-(JNIEnv *env, jobject, jlong bundle, jdoubleArray numbers, jlongArray choices, jobjectArray ofOptimizer,
- jbyteArray spill) {
-  const Options options(env, numbers, choices, ofOptimizer, spill);
+MEBP_NATIVE(jlong, sessionCreate)(JNIEnv *env, jobject, jlong bundle, jobjectArray texts) {
+  const Options options(env, texts);
   if (!options || !check(env, options.refusal().code, options.refusal()))
     return 0;
   mebp_session *session = nullptr;

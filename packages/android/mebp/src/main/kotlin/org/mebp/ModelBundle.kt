@@ -28,7 +28,7 @@ class ModelBundle private constructor(pointer: Long) : Closeable {
     /** The planned peak of a process that runs such a session and nothing else; 0 where the options are refused. */
     fun peakBytes(options: SessionOptions = SessionOptions()): Long =
         handle.use {
-            Native.sessionPeakBytes(it, options.numbers(), options.choices(), options.ofOptimizer(), options.spill())
+            Native.sessionPeakBytes(it, options.texts())
         }
 
     /** Reads all of the weights and compares them with the checksum that mebpc left. Opening does not. */

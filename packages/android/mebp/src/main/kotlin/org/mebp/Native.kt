@@ -16,12 +16,8 @@ internal object Native {
     external fun bundleName(bundle: Long): ByteArray
     external fun bundleNumbers(bundle: Long): LongArray
 
-    external fun sessionPeakBytes(
-        bundle: Long, numbers: DoubleArray, choices: LongArray, ofOptimizer: Array<ByteArray>, spill: ByteArray?
-    ): Long
-    external fun sessionCreate(
-        bundle: Long, numbers: DoubleArray, choices: LongArray, ofOptimizer: Array<ByteArray>, spill: ByteArray?
-    ): Long
+    external fun sessionPeakBytes(bundle: Long, options: Array<ByteArray>): Long
+    external fun sessionCreate(bundle: Long, options: Array<ByteArray>): Long
     external fun sessionDestroy(session: Long)
     external fun sessionStep(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): DoubleArray
     external fun sessionLoss(session: Long, ids: IntArray, labels: IntArray, shapes: IntArray): Double

@@ -3,59 +3,6 @@ package org.mebp
 
 import java.io.Closeable
 
-enum class Optimizer(internal val number: Int) {
-    SGD(0), ADAMW(1), MEZO(2), LION(3), ADAMW8BIT(4), GALORE(5), QGALORE(6)
-}
-
-/** What mebp.h calls mebp_session_options, with its defaults. */
-data class SessionOptions(
-    val learningRate: Double = 2e-4,
-    /** Of the optimizers that have them; null: the optimizer's own. */
-    val beta1: Double? = null,
-    val beta2: Double? = null,
-    val epsilon: Double? = null,
-    val weightDecay: Double = 0.0,
-    /** Limit of the gradient's L2 norm; 0: none. With one, a step can be cancelled up to its end. */
-    val clip: Double = 0.0,
-    val optimizer: Optimizer = Optimizer.ADAMW,
-    /** 0: as many as the process may run on. */
-    val threads: Int = 0,
-    /** Makes room so that a step may have several micro-batches. */
-    val accumulate: Boolean = false,
-    /** Losses alone, which need less memory. */
-    val forwardOnly: Boolean = false,
-    /** Of the mapped weights in memory, in bytes; 0: the plan's, or none. */
-    val residentLimit: Long = 0,
-    /** Checkpoints go into a nameless file here. */
-    val spillFolder: String? = null,
-    /** Of SGD. */
-    val momentum: Double = 0.0,
-    /** Others that the optimizer has of its own, by their names on command lines: numbers, or text such as "svd". */
-    val optimizerOptions: Map<String, Any> = emptyMap()
-) {
-    internal fun numbers() = doubleArrayOf(learningRate, weightDecay, clip)
-    /** Name, value, name, value. */
-    internal fun ofOptimizer(): Array<ByteArray> {
-        val fields = mapOf<String, Any?>("beta1" to beta1, "beta2" to beta2, "epsilon" to epsilon, "momentum" to momentum)
-        val given = (fields + optimizerOptions).filterValues { it != null }
-        return given.flatMap { (name, value) -> listOf("$name", "$value") }
-            .map { Native.ended("option", it) }.toTypedArray()
-    }
-    internal fun choices(): LongArray {
-        require("threads", threads.toLong())
-        require("residentLimit", residentLimit)
-        fun number(choice: Boolean) = if (choice) 1L else 0L
-        return longArrayOf(
-            optimizer.number.toLong(), threads.toLong(), number(accumulate), number(forwardOnly), residentLimit
-        )
-    }
-    internal fun spill() = spillFolder?.let(Native::path)
-
-    private fun require(name: String, value: Long) {
-        if (value < 0) throw MebpException(Code.INVALID_ARGUMENT, "$name is $value; give 0 or more")
-    }
-}
-
 /** [rows] rows of token ids, and labels as in transformers: -100 is ignored, shifted inside. */
 class Batch(val ids: IntArray, val labels: IntArray = ids, val rows: Int = 1) {
     internal val columns: Int
@@ -92,9 +39,7 @@ class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) :
         val owner = bundle.handle
         val held = owner.hold() // until the session is gone
         val pointer = try {
-            Native.sessionCreate(
-                held, options.numbers(), options.choices(), options.ofOptimizer(), options.spill()
-            )
+            Native.sessionCreate(held, options.texts())
         } catch (failure: Throwable) {
             owner.leave()
             throw failure
