@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what packages say of a session's options from the runtime's table (runtime/train/option_table.h): `make docs`,
-or python docs/write_options.py.
+"""Writes what packages say of options from the tables that have them: `make docs`, or python docs/write_options.py.
 
+From runtime/train/option_table.h, of a session:
 - python/mebp/session.py: the arguments of Session, and their lines of its docstring
 - packages/android/.../SessionOptions.kt and packages/swift/.../SessionOptions.swift
+From format/options.h, of a compilation, those that mebpc hands on as they stand:
+- python/mebp/compiler.py: the arguments of compile, and their lines of its docstring
+- python/mebp/compile_options.py: the fields of CompileOptions, which are options of mebp train
 """
 
 import re
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mebp.extension import load_runtime
+from mebp.remote_adapters import adapter_kinds
 
 ROOT = Path(__file__).resolve().parents[1]
 _WIDTH = 120
@@ -72,23 +76,63 @@ def python_arguments(rows: list[Option]) -> str:
 
 
 def python_lines(rows: list[Option]) -> str:
-    return "".join(
-        textwrap.fill(
-            f"{row.python}: {row.says}",
-            _WIDTH,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 12,
-            break_on_hyphens=False,
-        )
-        + "\n"
-        for row in rows
-    )
+    return "".join(_line(row.python, row.help, row.standard, 8) for row in rows)
 
 
 def python_session(rows: list[Option]) -> str:
     text = (ROOT / "python/mebp/session.py").read_text()
     text = _between(text, "        path: str | os.PathLike[str],\n", "        stream: object", python_arguments(rows))
     return _between(text, "Its options, by docs/write_options.py:\n", "\n        Beside them:", python_lines(rows))
+
+
+class Compiled(NamedTuple):
+    """An option of a compilation."""
+
+    name: str
+    value: str  # what a command line calls it
+    help: str
+    standard: str
+
+    @property
+    def python(self) -> str:
+        return self.name.replace("-", "_")
+
+    @property
+    def type(self) -> str:
+        return {"": "bool", "X": "float"}.get(self.value, "int")
+
+
+def compiled() -> list[Compiled]:
+    return [Compiled(*row) for row in load_runtime().compile_options()]
+
+
+def python_compile(rows: list[Compiled]) -> str:
+    text = (ROOT / "python/mebp/compiler.py").read_text()
+    # The adapter's own are its class's.
+    rows = [row for row in rows if row.name not in {name for kind in adapter_kinds() for name in kind.options}]
+    arguments = "".join(
+        f"    {row.python}: " + ("bool = False,\n" if row.type == "bool" else f"{row.type} | None = None,\n")
+        for row in rows
+    )
+    text = _between(text, "    seed: int = 0,\n", ") -> None:", arguments)
+    lines = "".join(_line(row.python, row.help, row.standard, 4) for row in rows)
+    return _between(text, "as it stands, by docs/write_options.py:\n", "\n    Raises", lines)
+
+
+def python_compile_options(rows: list[Compiled]) -> str:
+    text = (ROOT / "python/mebp/compile_options.py").read_text()
+    fields = "".join(f"    {row.python}: {row.type} | None = None\n" for row in rows)
+    return _between(text, "as they stand, by docs/write_options.py.\n", "\n    @staticmethod", fields)
+
+
+def _line(name: str, help: str, standard: str, indent: int) -> str:
+    """Of a docstring."""
+    says = help + (f" (default: {standard})" if standard else "")
+    first, rest = " " * indent, " " * (indent + 4)
+    filled = textwrap.fill(
+        f"{name}: {says}", _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return filled + "\n"
 
 
 def _between(text: str, before: str, behind: str, new: str) -> str:
@@ -241,6 +285,8 @@ def written() -> dict[Path, str]:
     rows = options()
     return {
         ROOT / "python/mebp/session.py": python_session(rows),
+        ROOT / "python/mebp/compiler.py": python_compile(compiled()),
+        ROOT / "python/mebp/compile_options.py": python_compile_options(compiled()),
         ROOT / "packages/android/mebp/src/main/kotlin/org/mebp/SessionOptions.kt": kotlin(rows),
         ROOT / "packages/swift/Sources/Mebp/SessionOptions.swift": swift(rows),
     }

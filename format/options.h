@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cstdlib>
+#include <limits>
 #include <string_view>
+
+#include "format/tables.h"
 
 namespace mebp::format {
 
@@ -14,7 +17,33 @@ struct OptionText {
   const char *value; // what the command line calls it; empty for one that is on or off
   const char *help;
   const char *standard = ""; // what holds where it is not given; empty where the help says it, or nothing does
+  // Of one that mebpc hands on as it stands to the field of this name (compiler/VisitOptions.h): where its
+  // help lists it, and the least and the most of a number.
+  const char *group = nullptr;
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  bool isChosen = false; // by the plan, within a budget
+
+  constexpr OptionText in(const char *listed) const {
+    OptionText row = *this;
+    row.group = listed;
+    return row;
+  }
+  constexpr OptionText from(double first, double last = std::numeric_limits<double>::infinity()) const {
+    OptionText row = *this;
+    row.least = first, row.most = last;
+    return row;
+  }
+  constexpr OptionText chosenByPlans() const {
+    OptionText row = *this;
+    row.isChosen = true;
+    return row;
+  }
 };
+
+// Groups of mebpc's help.
+inline constexpr char remoteGroup[] = "Remote adapters, and a model on two machines",
+                      stepGroup[] = "The step that memory is planned for", drawnGroup[] = "Numbers that are drawn",
+                      memoryGroup[] = "Memory and time";
 
 inline constexpr OptionText options[] = {
     // Of a bundle: mebpc's, which `mebp train MODEL` passes on.
@@ -35,29 +64,40 @@ inline constexpr OptionText options[] = {
      "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
      "experts.down_proj",
      "all-linear"},
-    {"rank-down", "N", "numbers of a token that come from a layer", "32"},
-    {"rank-up", "N", "numbers of a token that go back to a layer", "32"},
-    {"share-a", "", "one A for layers that read one value: q, k and v"},
+    OptionText{"rank-down", "N", "numbers of a token that come from a layer", "32"}.in(remoteGroup),
+    OptionText{"rank-up", "N", "numbers of a token that go back to a layer", "32"}.in(remoteGroup),
+    OptionText{"share-a", "", "one A for layers that read one value: q, k and v"}.in(remoteGroup),
     {"split-layers", "N-N", "adapt these layers alone: the first and the last, as in 0-7 (default: all)"},
-    {"galore-rank", "N", "dimensions that a matrix's gradient is projected to", "64"},
-    {"value-head", "", "train a linear layer that gives a value of each token, too, as PPO needs it"},
-    {"entropy-bonus", "",
-     "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary"},
-    {"router-aux-loss-coef", "X",
-     "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
-     "output_router_logits",
-     "0"},
-    {"random-weights", "SEED", "draw random weights with this seed, for a --shape-only export"},
+    OptionText{"galore-rank", "N", "dimensions that a matrix's gradient is projected to", "64"}.in(stepGroup),
+    OptionText{"value-head", "", "train a linear layer that gives a value of each token, too, as PPO needs it"}.in(
+        stepGroup),
+    OptionText{"entropy-bonus", "",
+               "let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary"}
+        .in(stepGroup),
+    OptionText{"router-aux-loss-coef", "X",
+               "add so many times the loss of how unevenly a mixture's experts are used, as transformers does with "
+               "output_router_logits",
+               "0"}
+        .in(stepGroup)
+        .from(0),
+    OptionText{"random-weights", "SEED", "draw random weights with this seed, for a --shape-only export"}.in(
+        drawnGroup),
     {"wire", "TYPE",
      "type of what crosses between the halves (default: as --precision); bf16 under f32 halves the bytes and rounds "
      "what crosses, so that gradients are those of the rounded model; without --split, one process rounds alike"},
     {"rates", "FILE",
      "predict times from this file of mebp calibrate, or none for estimates that are the same on any machine (default: "
      "~/.cache/mebp/rates.json, if it exists)"},
-    {"chunk-size", "N", "process sequences in chunks of this many tokens; 0 for whole sequences", "0"},
-    {"checkpoint-spacing", "N", "keep the input of every N-th layer and recompute the others", "1"},
-    {"loss-rows", "N", "tokens in a tile of the loss", "128"},
-    {"loss-columns", "N", "vocabulary entries in a tile of the loss", "2048"},
+    OptionText{"chunk-size", "N", "process sequences in chunks of this many tokens; 0 for whole sequences", "0"}
+        .in(memoryGroup)
+        .from(0, 1 << 20)
+        .chosenByPlans(),
+    OptionText{"checkpoint-spacing", "N", "keep the input of every N-th layer and recompute the others", "1"}
+        .in(memoryGroup)
+        .from(1, 1 << 20)
+        .chosenByPlans(),
+    OptionText{"loss-rows", "N", "tokens in a tile of the loss", "128"}.in(memoryGroup).chosenByPlans(),
+    OptionText{"loss-columns", "N", "vocabulary entries in a tile of the loss", "2048"}.in(memoryGroup).chosenByPlans(),
     {"spill", "WHAT",
      "what a step may keep in a file on a disk: none, checkpoints, or all (what is trained and the optimizer's state, "
      "too); with a budget, only where nothing else fits or a step is more than 5 percent faster for it (default: none; "
@@ -85,9 +125,8 @@ inline constexpr OptionText options[] = {
 
 // A name that is not there is a mistake of ours, which the first run of the command shows.
 constexpr const OptionText &optionText(std::string_view name) {
-  for (const OptionText &option : options)
-    if (name == option.name)
-      return option;
+  if (const OptionText *found = findByName(options, name))
+    return *found;
   std::abort();
 }
 

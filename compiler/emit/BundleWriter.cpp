@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/BundleWriter.h"
 
+#include "compiler/VisitOptions.h"
 #include "format/adapters.h"
 #include "format/container.h"
 #include "format/folders.h"
+#include "format/option_help.h"
 #include "format/split.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/FileSystem.h"
@@ -53,6 +55,22 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
   return described;
 }
 
+/// What mebpc hands on as it stands (format/options.h), but for what only some adapters or optimizers have.
+void describeListed(const Options &options, llvm::json::Object &out) {
+  auto describe = [&](std::string_view name, const auto &value) {
+    using Value = std::decay_t<decltype(value)>;
+    for (const format::OptionText &row : format::options) {
+      if (!row.group || nameField(row.name) != name || !format::thoseTaking(row.name).empty())
+        continue;
+      if constexpr (std::is_arithmetic_v<Value>)
+        out[StringRef(name)] = value;
+      else if constexpr (std::is_same_v<Value, std::optional<uint64_t>>)
+        out[StringRef(name)] = value ? llvm::json::Value(*value) : llvm::json::Value(nullptr);
+    }
+  };
+  visitOptions(options, describe);
+}
+
 std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
@@ -66,6 +84,15 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
     for (const std::string &name : names)
       tokenizerFiles.push_back(name);
   }
+  json::Object given{{"precision", options.storage.narrowActivations ? "bf16" : "f32"},
+                     {"weights", nameOf(options.storage.matrices)},
+                     {"embedding_weights", nameOf(options.storage.embeddings)},
+                     {"weights_for", json::Array(options.storage.rules)},
+                     {"optimizer", options.training.optimizer},
+                     {"momentum", options.training.momentum},
+                     {"packing", options.shape.packs},
+                     {"lora", describeAdapter(options, bundle.model().lora())}};
+  describeListed(options, given);
   json::Object manifest{
       {"name", bundle.model().name()},
       {"producer", bundle.producer()},
@@ -75,19 +102,7 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
                              {"blocks", bundle.blocks_size()},
                              {"batch", bundle.model().batch()},
                              {"sequence", bundle.model().sequence()}}},
-      {"options", json::Object{{"precision", options.storage.narrowActivations ? "bf16" : "f32"},
-                               {"weights", nameOf(options.storage.matrices)},
-                               {"embedding_weights", nameOf(options.storage.embeddings)},
-                               {"weights_for", json::Array(options.storage.rules)},
-                               {"optimizer", options.training.optimizer},
-                               {"momentum", options.training.momentum},
-                               {"chunk_size", options.schedule.chunk},
-                               {"checkpoint_spacing", options.schedule.spacing},
-                               {"packing", options.shape.packs},
-                               {"value_head", options.head.hasValues},
-                               {"entropy_bonus", options.head.hasEntropyBonus},
-                               {"router_aux_loss_coef", options.routerLoss.coefficient},
-                               {"lora", describeAdapter(options, bundle.model().lora())}}},
+      {"options", std::move(given)},
       {"tokenizer", std::move(tokenizerFiles)},
   };
   std::string text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline/ModuleOptions.h"
 
-#include "format/adapters.h"
+#include "compiler/VisitOptions.h"
 #include "format/optimizers.h"
 
 #include "mlir/IR/Builders.h"
@@ -13,72 +13,6 @@ namespace mebp {
 namespace {
 
 constexpr StringLiteral attributeName = "mebp.options";
-
-/// Of each kind of adapter but the first, whether it is this one.
-template <typename Kind, typename Visitor> void visitKind(Kind &kind, Visitor &visitor) {
-  for (const format::AdapterTraits &traits : llvm::drop_begin(format::adapters)) {
-    bool isChosen = kind == traits.name;
-    visitor(nameField(traits.name), isChosen);
-    if constexpr (!std::is_const_v<Kind>)
-      if (isChosen)
-        kind = traits.name;
-  }
-}
-
-/// Every option with its name, in one place for both ways.
-template <typename Visitor, typename AnyOptions> void visit(AnyOptions &options, Visitor &visitor) {
-  visitor("batch", options.shape.batch);
-  visitor("sequence", options.shape.sequence);
-  visitor("packing", options.shape.packs);
-  visitor("lora_rank", options.lora.rank);
-  visitor("lora_alpha", options.lora.alpha);
-  visitor("lora_targets", options.lora.targets);
-  visitor("seed", options.lora.seed);
-  visitKind(options.adapters.kind, visitor);
-  Adapters::visit(options.adapters, [&](StringRef name, auto &value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, LayerRange>) {
-      visitor("first_layer", value.first);
-      visitor("last_layer", value.last);
-    } else {
-      visitor(nameField(name), value);
-    }
-  });
-  visitor("split", options.split.isChosen);
-  visitor("device_first", options.split.deviceFirst);
-  visitor("device_last", options.split.deviceLast);
-  visitor("narrows_wire", options.split.narrowsWire);
-  visitor("train_full", options.full.isChosen);
-  visitor("train_targets", options.full.targets);
-  visitor("galore_rank", options.galore.rank);
-  visitor("value_head", options.head.hasValues);
-  visitor("entropy_bonus", options.head.hasEntropyBonus);
-  visitor("router_aux_loss_coef", options.routerLoss.coefficient);
-  visitor("weights", options.storage.matrices);
-  visitor("embedding_weights", options.storage.embeddings);
-  visitor("weights_for", options.storage.rules);
-  visitor("narrow_activations", options.storage.narrowActivations);
-  visitor("random_weights", options.storage.randomSeed);
-  visitor("chunk_size", options.schedule.chunk);
-  visitor("checkpoint_spacing", options.schedule.spacing);
-  visitor("loss_rows", options.schedule.lossRows);
-  visitor("loss_columns", options.schedule.lossColumns);
-  visitor("spill", options.schedule.spill);
-  visitor("keep_layers", options.schedule.keep.layers);
-  visitor("keep_price", options.schedule.keep.price);
-  visitor("keep_rest_price", options.schedule.keep.restPrice);
-  visitor("optimizer", options.training.optimizer);
-  visitor("momentum", options.training.momentum);
-  visitor("device", options.training.device);
-  visitor("threads", options.training.threads);
-  visitor("most_spill", options.training.mostSpill);
-  visitor("memory_budget", options.training.budget);
-  visitor("resident_limit", options.training.residentLimit);
-  visitor("sums_gradients", options.training.sums);
-  visitor("keeps_gradients", options.training.keeps);
-  visitor("value_adapter", options.training.hasValueAdapter);
-  visitor("writes_text", options.training.writes);
-  visitor("generate_len", options.generation.positions);
-}
 
 class Writer {
 public:
@@ -191,7 +125,7 @@ private:
 
 void setOptions(ModuleOp module, const Options &options) {
   Writer writer(module.getContext());
-  visit(options, writer);
+  visitOptions(options, writer);
   module->setAttr(attributeName, writer.finish());
 }
 
@@ -201,7 +135,7 @@ FailureOr<Options> getOptions(ModuleOp module, EmitError emitError) {
     return emitError() << "has no " << attributeName << "; give what mebpc --emit exec prints";
   Options options;
   Reader reader(attributes);
-  visit(options, reader);
+  visitOptions(options, reader);
   if (!reader.getWrong().empty())
     return emitError() << attributeName << " has no " << reader.getWrong() << ", or not a valid one";
   if (options.shape.batch < 1 || options.shape.sequence < 1 || options.training.threads < 1 ||

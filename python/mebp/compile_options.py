@@ -4,9 +4,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import get_args, get_type_hints
 
 from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.remote_adapters import adapter_kinds, remote_kinds
 from mebp.shared_options import SharedOption, shared_options
 
@@ -61,7 +63,6 @@ class CompileOptions:
     weights: str | None = None
     embedding_weights: str | None = None
     weights_for: str | None = None
-    random_weights: int | None = None
     train: str | None = None
     train_targets: str | None = None
     lora_rank: int | None = None
@@ -69,27 +70,29 @@ class CompileOptions:
     lora_targets: str | None = None
     adapter_kind: str | None = _option("KIND", "train {kinds}; mebpc's --adapter (default: lora)")
     adapter_seed: int | None = _option("N", "seed for the adapters' initial values; mebpc's --seed (default: 0)")
-    rank_down: int | None = None
-    rank_up: int | None = None
-    share_a: bool | None = None
     split_layers: str | None = None
     wire: str | None = None
-    galore_rank: int | None = None
-    value_head: bool | None = None
-    entropy_bonus: bool | None = None
-    router_aux_loss_coef: float | None = None
     memory_budget: str | None = _option(
         "SIZE",
         "take the fastest plan within this peak, such as 64MiB, or auto: three quarters of what is free; none: mebpc's "
         "usual plan (default: the fastest within a quarter of what is free; length, batch and generation as with none)",
     )
+    spill: str | None = None
+    resident_limit: str | None = None
+    rates: str | None = None
+    # Those that mebpc hands on as they stand, by docs/write_options.py.
+    rank_down: int | None = None
+    rank_up: int | None = None
+    share_a: bool | None = None
+    galore_rank: int | None = None
+    value_head: bool | None = None
+    entropy_bonus: bool | None = None
+    router_aux_loss_coef: float | None = None
+    random_weights: int | None = None
     chunk_size: int | None = None
     checkpoint_spacing: int | None = None
     loss_rows: int | None = None
     loss_columns: int | None = None
-    spill: str | None = None
-    resident_limit: str | None = None
-    rates: str | None = None
 
     @staticmethod
     def named_by_mebpc(options: Mapping[str, object]) -> dict[str, object]:
@@ -106,6 +109,12 @@ class CompileOptions:
     def given(self) -> dict[str, object]:
         """Those that are not None."""
         return {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) is not None}
+
+
+@cache
+def listed_options() -> list[str]:
+    """Those that mebpc hands on as they stand (format/options.h), by their names here."""
+    return [name.replace("-", "_") for name, *_ in load_runtime().compile_options()]
 
 
 def compile_option_kinds() -> dict[str, type]:

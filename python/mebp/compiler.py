@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
 
-from mebp.compile_options import as_arguments
+from mebp.compile_options import as_arguments, listed_options
 from mebp.errors import Error
 from mebp.files import read_json, scratch_folder, user_path
 from mebp.numbers import check_argument, check_fields, checked
@@ -53,20 +53,22 @@ def compile(
     clip: bool = False,
     momentum: float | None = None,
     device: str | None = None,
-    galore_rank: int | None = None,
     packing: bool = False,
-    value_head: bool = False,
     value_adapter: bool = False,
-    entropy_bonus: bool = False,
-    router_aux_loss_coef: float | None = None,
     memory_budget: str | int | None = None,
-    chunk_size: int | None = None,
-    checkpoint_spacing: int | None = None,
     spill: str | None = None,
     resident_limit: str | int | None = None,
     rates: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    galore_rank: int | None = None,
+    value_head: bool = False,
+    entropy_bonus: bool = False,
+    router_aux_loss_coef: float | None = None,
     random_weights: int | None = None,
+    chunk_size: int | None = None,
+    checkpoint_spacing: int | None = None,
+    loss_rows: int | None = None,
+    loss_columns: int | None = None,
 ) -> None:
     """Compiles the exported `model` (an ONNX file) into the bundle folder `output`; what is None is mebpc's to choose.
 
@@ -90,19 +92,11 @@ def compile(
     accumulate, clip: likewise, steps over several micro-batches, whose gradients are summed, and clipping, which keeps
         all gradients of a step.
     momentum: of "sgd", which then has a state that is planned; None for none.
-    galore_rank: dimensions that GaLore projects them to; None for 64.
     packing: let a step put several samples into one row, each with positions and attention of its own.
-    value_head: train a linear layer that gives a value of each token, too, as PPO needs it.
     value_adapter: likewise planned, for objective "ppo", an adapter of the value head's own.
-    entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the
-        vocabulary.
-    router_aux_loss_coef: add so many times the loss of how unevenly a mixture's experts are used, as transformers does
-        with output_router_logits; None for no such loss.
     device: what runs it, "cpu", "mlx" or "mlx-cpu": memory is planned for that one.
     memory_budget: the peak that the plan must keep, in bytes or as text such as "64MiB"; "auto" for three quarters of
         the memory that is free.
-    chunk_size: positions of a chunk along the sequence; 0 for whole sequences.
-    checkpoint_spacing: every how many layers an input is kept; the others are computed again.
     spill: what a run keeps in a file on a disk: "none", "checkpoints", or "all", what is trained and the optimizer's
         state, too. Within a budget only where nothing else fits or a step is more than 5% faster for it; None for
         "none" or, within a budget, "checkpoints".
@@ -110,15 +104,28 @@ def compile(
     rates: the file of mebp calibrate that times are predicted by, or "none" to estimate them; None for this machine's
         own, where it is there. A schedule that is chosen within a budget may depend on it.
     seed: of the adapters' initial values.
-    random_weights: the seed to draw weights by, for a model that was exported from its shape alone.
+
+    What mebpc hands on as it stands, by docs/write_options.py:
+    galore_rank: with galore or qgalore, dimensions that a matrix's gradient is projected to (default: 64)
+    value_head: train a linear layer that gives a value of each token, too, as PPO needs it
+    entropy_bonus: let objectives depend on the entropy; the head's backward then takes a second sweep of the vocabulary
+    router_aux_loss_coef: add so many times the loss of how unevenly a mixture's experts are used, as transformers does
+        with output_router_logits (default: 0)
+    random_weights: draw random weights with this seed, for a --shape-only export
+    chunk_size: process sequences in chunks of this many tokens; 0 for whole sequences (default: 0)
+    checkpoint_spacing: keep the input of every N-th layer and recompute the others (default: 1)
+    loss_rows: tokens in a tile of the loss (default: 128)
+    loss_columns: vocabulary entries in a tile of the loss (default: 2048)
 
     Raises mebp.Error with mebpc's line where it refuses; `output` is then as it was before.
     """
+    listed = {name: value for name, value in locals().items() if name in listed_options()}
     if lora is not None and adapter is not None:
         raise Error("lora and adapter cannot be used together: a bundle trains adapters of one kind; give one")
     if lora is None and adapter is None and train != "full":
         lora = LoRA()
     options = {
+        **listed,
         "seq_len": seq_len,
         "batch": batch,
         "generate_len": generate_len,
@@ -138,20 +145,13 @@ def compile(
         "clip": clip,
         "momentum": momentum,
         "device": device,
-        "galore_rank": galore_rank,
         "packing": packing,
-        "value_head": value_head,
         "value_adapter": value_adapter,
-        "entropy_bonus": entropy_bonus,
-        "router_aux_loss_coef": router_aux_loss_coef,
         "memory_budget": _size(memory_budget),
-        "chunk_size": chunk_size,
-        "checkpoint_spacing": checkpoint_spacing,
         "spill": spill,
         "resident_limit": _size(resident_limit),
         "rates": None if rates is None else user_path(rates),
         "seed": seed,
-        "random_weights": random_weights,
     }
     run_mebpc(user_path(model), user_path(output), options)
 

@@ -99,6 +99,15 @@ static nb::dict objectives() {
   return all;
 }
 
+// Of each option that mebpc hands on as it stands: name, what its value is called, help, default.
+static std::vector<std::array<std::string, 4>> compileOptions() {
+  std::vector<std::array<std::string, 4>> list;
+  for (const format::OptionText &option : format::options)
+    if (option.group)
+      list.push_back({option.name, option.value, helpOf(option), option.standard});
+  return list;
+}
+
 // Options that only some optimizers have.
 static std::vector<mebp_optimizer_option_info> optimizerOptionInfos() {
   std::vector<mebp_optimizer_option_info> infos(mebp_optimizer_option_count());
@@ -229,6 +238,8 @@ NB_MODULE(_runtime, module) {
              "Rows of format/objectives.h as dictionaries, by name, the default first.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
+  module.def("compile_options", &mebp::python::compileOptions,
+             "Of each option that mebpc hands on as it stands: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,
              "Of each option that only some optimizers have: name, numbers in it, whether they are whole, choices.");
   module.def("session_options", &mebp::python::sessionOptions,

@@ -49,8 +49,8 @@ constexpr SessionOption sharedOption(const char *name, const char *called, Sessi
 
 inline constexpr SessionOption sessionOptions[] = {
     {"optimizer", "optimizer", &mebp_session_options::optimizer,
-     "which optimizer: adamw, sgd, lion, adamw8bit, galore, qgalore or mezo, which takes losses instead of gradients", "as compiled", 0,
-     true, "optimizer", "NAME"},
+     "which optimizer: adamw, sgd, lion, adamw8bit, galore, qgalore or mezo, which takes losses instead of gradients",
+     "as compiled", 0, true, "optimizer", "NAME"},
     sharedOption("backend", "device", &mebp_session_options::backend),
     sharedOption("learning_rate", "lr", &mebp_session_options::learning_rate),
     sharedOption("weight_decay", "weight-decay", &mebp_session_options::weight_decay),

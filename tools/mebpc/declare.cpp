@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "declare.h"
 
+#include "compiler/VisitOptions.h"
 #include "format/adapters.h"
 #include "format/optimizers.h"
 #include "format/option_help.h"
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <functional>
+#include <string_view>
+#include <type_traits>
 
 namespace mebp {
 
@@ -34,6 +38,35 @@ template <typename Value> CLI::Option *addShared(CLI::App &app, const std::strin
     return app.add_flag("--" + name, value, help);
   else
     return app.add_option("--" + name, value, help);
+}
+
+/// Those of a group that are handed on as they stand, in the table's order.
+void declareListed(CLI::App &app, const char *group, Options &options) {
+  for (const format::OptionText &row : format::options) {
+    auto declare = [&](std::string_view field, auto &value) {
+      using Value = std::decay_t<decltype(value)>;
+      if (nameField(row.name) != field)
+        return;
+      CLI::Option *option = nullptr;
+      if constexpr (std::is_same_v<Value, bool>) {
+        option = addShared(app, row.name, value);
+      } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::optional<uint64_t>>) {
+        option = addShared(app, row.name, value);
+        if constexpr (std::is_arithmetic_v<Value>)
+          option->capture_default_str();
+        if constexpr (std::is_same_v<Value, int64_t>)
+          if (std::isfinite(row.least))
+            option->check(CLI::Range(static_cast<int64_t>(row.least), static_cast<int64_t>(row.most)));
+        if constexpr (std::is_same_v<Value, double>)
+          if (row.least == 0)
+            option->check(CLI::NonNegativeNumber);
+      }
+      if (option && row.isChosen)
+        option->excludes(app.get_option("--memory-budget"), app.get_option("--frontier"));
+    };
+    if (row.group && std::string_view(group) == row.group)
+      visitOptions(options, declare);
+  }
 }
 
 void declareShape(CLI::App &app, Compilation &out) {
@@ -66,19 +99,14 @@ void declareTrained(CLI::App &app, Options &options, Texts &texts) {
   addShared(app, "lora-targets", options.lora.targets)->delimiter(',')->capture_default_str();
 }
 
-void declareRemoteAdapters(CLI::App &app, Adapters &adapters, Split &split, Texts &texts) {
-  app.option_defaults()->group("Remote adapters, and a model on two machines");
-  app.add_option("--adapter", adapters.kind, describeAdapters())
+void declareRemoteAdapters(CLI::App &app, Options &options, Texts &texts) {
+  Split &split = options.split;
+  app.option_defaults()->group(format::remoteGroup);
+  app.add_option("--adapter", options.adapters.kind, describeAdapters())
       ->check(CLI::IsMember(format::namesOf(format::adapters)))
       ->capture_default_str();
-  Adapters::visit(adapters, [&](const char *name, auto &value) {
-    if constexpr (std::is_same_v<decltype(value), LayerRange &>)
-      addShared(app, name, texts.splitLayers);
-    else if constexpr (std::is_same_v<decltype(value), bool &>)
-      addShared(app, name, value);
-    else
-      addShared(app, name, value)->capture_default_str();
-  });
+  declareListed(app, format::remoteGroup, options);
+  addShared(app, "split-layers", texts.splitLayers);
   app.add_option("--split", texts.split,
                  format::listAdapters() +
                      ": write two bundles, NAME.edge.mebp for the device with the text and the adapter, and "
@@ -94,23 +122,18 @@ void declareRemoteAdapters(CLI::App &app, Adapters &adapters, Split &split, Text
 }
 
 void declareDrawn(CLI::App &app, Options &options) {
-  app.option_defaults()->group("Numbers that are drawn");
+  app.option_defaults()->group(format::drawnGroup);
   app.add_option("--seed", options.lora.seed, "seed for the adapters' initial values")->capture_default_str();
-  addShared(app, "random-weights", options.storage.randomSeed);
+  declareListed(app, format::drawnGroup, options);
 }
 
 void declareStep(CLI::App &app, Options &options, Texts &texts) {
-  app.option_defaults()->group("The step that memory is planned for");
-  addShared(app, "galore-rank", options.galore.rank)->capture_default_str();
-  addShared(app, "value-head", options.head.hasValues);
+  app.option_defaults()->group(format::stepGroup);
+  declareListed(app, format::stepGroup, options);
   app.add_flag("--value-adapter", options.training.hasValueAdapter,
                "with --value-head and --objective " + listObjectives(&format::ObjectiveTraits::hasValues) +
                    ", plan memory for an adapter of the value head's own, as mebp "
                    "train --value-model own has it");
-  addShared(app, "entropy-bonus", options.head.hasEntropyBonus);
-  addShared(app, "router-aux-loss-coef", options.routerLoss.coefficient)
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
   app.add_option("--optimizer", options.training.optimizer,
                  "plan memory for this optimizer: " + format::listed(format::namesOf(format::optimizers)))
       ->check(CLI::IsMember(format::namesOf(format::optimizers)))
@@ -144,7 +167,7 @@ void declareMachine(CLI::App &app, Compilation &out) {
 }
 
 void declareMemory(CLI::App &app, Compilation &out, Texts &texts) {
-  app.option_defaults()->group("Memory and time");
+  app.option_defaults()->group(format::memoryGroup);
   CLI::Option *budget = app.add_option("--memory-budget", texts.memoryBudget,
                                        "choose the fastest plan with at most this peak, such as 64MiB, or auto: three "
                                        "quarters of the memory that is free");
@@ -152,16 +175,7 @@ void declareMemory(CLI::App &app, Compilation &out, Texts &texts) {
                                        "print what each budget buys, from the least peak to where more does not help, "
                                        "with what a process then has in all, and stop")
                               ->excludes(budget);
-  addShared(app, "chunk-size", out.options.schedule.chunk)
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str()
-      ->excludes(budget, frontier);
-  addShared(app, "checkpoint-spacing", out.options.schedule.spacing)
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str()
-      ->excludes(budget, frontier);
-  addShared(app, "loss-rows", out.options.schedule.lossRows)->capture_default_str()->excludes(budget, frontier);
-  addShared(app, "loss-columns", out.options.schedule.lossColumns)->capture_default_str()->excludes(budget, frontier);
+  declareListed(app, format::memoryGroup, out.options);
   addShared(app, "spill", texts.spill)->check(CLI::IsMember({"none", "checkpoints", "all"}));
   addShared(app, "resident-limit", texts.residentLimit);
   app.add_option("--max-seq-for", texts.maxSequenceFor,
@@ -189,7 +203,7 @@ void declareOptions(CLI::App &app, Compilation &out, Texts &texts) {
   declareShape(app, out);
   declareTypes(app, out.options.storage, texts);
   declareTrained(app, out.options, texts);
-  declareRemoteAdapters(app, out.options.adapters, out.options.split, texts);
+  declareRemoteAdapters(app, out.options, texts);
   declareDrawn(app, out.options);
   declareStep(app, out.options, texts);
   declareMachine(app, out);

@@ -3,7 +3,7 @@
 
 from enum import Enum
 
-from mebp.compile_options import flag
+from mebp.compile_options import compile_option_kinds, flag
 from mebp.errors import Error
 from mebp.rewards import runs_code
 
@@ -40,15 +40,11 @@ _NAMES = {
         sapo_temperature_neg vespo_k_pos vespo_lambda_pos vespo_k_neg vespo_lambda_neg top_entropy_quantile entropy_coef
         off_policy_mask_threshold mask_truncated_completions scale_rewards multi_objective_aggregation reward_weights
         kl_coef kl_estimator whiten_rewards gamma lam cliprange cliprange_value vf_coef value_model num_ppo_epochs
-        num_mini_batches missing_eos_penalty group temperature max_completion top_k top_p min_p
-
-        seq_len batch generate_len precision weights embedding_weights train train_targets lora_rank lora_alpha
-        lora_targets adapter_kind rank_down rank_up share_a split_layers galore_rank router_aux_loss_coef memory_budget
-        weights_for random_weights adapter_seed wire value_head entropy_bonus chunk_size checkpoint_spacing loss_rows
-        loss_columns spill resident_limit rates plan_only
+        num_mini_batches missing_eos_penalty group temperature max_completion top_k top_p min_p plan_only
     """,
 }
 MARKS = {name: mark for mark, names in _NAMES.items() for name in names.split()}
+MARKS |= dict.fromkeys(compile_option_kinds(), Mark.PLAIN)  # each says how a bundle is made, and no more
 
 
 def check_trusted(name: str, value: object, allow_code: bool) -> None:
