@@ -36,7 +36,11 @@ static SessionBytes bytesOf(const mebp_bundle *bundle, const mebp_session_option
   Result<std::unique_ptr<Backend>> backend = makeBackendOf(followed);
   if (!backend.ok())
     return {};
-  const layout::Choice choice = choiceOf(content, followed, **backend);
+  Result<MemoryCheck> check = MemoryCheck::make((*backend)->followsPlacements());
+  if (!check.ok())
+    return {};
+  layout::Choice choice = choiceOf(content, followed, **backend);
+  choice.isApart = check->isApart();
   return {layout::planSession(layout::factsOf(content), choice).total(), plannedDeviceBytes(content.plan(), choice)};
 }
 

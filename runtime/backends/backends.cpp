@@ -6,7 +6,7 @@
 #include "format/devices.h"
 #include "format/tables.h"
 #include "runtime/backends/cpu/backend.h"
-#include "runtime/backends/open_library.h"
+#include "runtime/backends/foreign_devices.h"
 
 namespace mebp {
 
@@ -14,22 +14,11 @@ using Made = Result<std::unique_ptr<Backend>>;
 
 static Made makeCpu(const BackendOptions &options) { return makeCpuBackend(options.threads, options.referenceKernels); }
 
-template <Processor processor> static Device lookWithMlx() {
-  Result<const BackendLibrary *> library = openMlxLibrary();
-  Device device;
-  if (!library.ok()) {
-    device.absence = library.status().message();
-    return device;
-  }
-  device = (*library)->look(processor);
-  device.build = identityOfCode(*library);
-  return device;
-}
-
+template <Processor processor> static Device lookWithMlx() { return lookAtMlx(processor); }
 template <Processor processor> static Made makeWithMlx(const BackendOptions &options) {
-  if (const Device device = lookWithMlx<processor>(); !device.absence.empty())
+  if (const Device device = lookAtMlx(processor); !device.absence.empty())
     return failure(MEBP_UNSUPPORTED, "%s", device.absence.c_str());
-  return (*openMlxLibrary())->make(processor, options.routes);
+  return makeMlx(processor, options.routes);
 }
 
 static constexpr KnownBackend backends[] = {

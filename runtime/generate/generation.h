@@ -16,6 +16,10 @@ namespace mebp {
 
 class Generation {
 public:
+  ~Generation() {
+    if (engine)
+      engine->check.giveBack(arena.data(), layout.total());
+  }
   Status create(Engine &owner);
 
   // Extends each of `batch` sequences by `count` tokens, ids[batch * count]. Where `logits` is not null, it gets those

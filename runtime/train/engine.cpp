@@ -120,6 +120,7 @@ Status Engine::claimDevice(uint64_t ofSession, uint64_t ofDevice) {
 }
 
 Status Engine::takeMemory(uint64_t bytes) {
+  memoryBytes = bytes;
   if (settings.memory) {
     if (reinterpret_cast<uintptr_t>(settings.memory) % format::alignment != 0 || settings.memory_bytes < bytes)
       return failure(MEBP_INVALID_ARGUMENT, "the given memory must be 64-byte aligned and have %llu bytes, it has %llu",

@@ -49,11 +49,13 @@ class Engine {
   Bundle *owner = nullptr;
   Arena arena;
   unsigned char *memory = nullptr; // the arena's, or the caller's
-  DeviceClaim claim;               // of a device that is not the CPU
-  uint64_t deviceBytes = 0;        // that such a device has; 0: it does not tell
+  uint64_t memoryBytes = 0;
+  DeviceClaim claim;        // of a device that is not the CPU
+  uint64_t deviceBytes = 0; // that such a device has; 0: it does not tell
 
 public:
   explicit Engine(Lasting &lasting) : cancellation(lasting.cancellation), peak(lasting.peak) {}
+  ~Engine() { check.giveBack(memory, memoryBytes); }
   Status create(Bundle &opened, const mebp_session_options &options);
 
   Bundle &bundle() { return *owner; }

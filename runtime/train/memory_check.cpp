@@ -11,6 +11,15 @@
 
 namespace mebp {
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+static void forbid(void *memory, uint64_t bytes) { ASAN_POISON_MEMORY_REGION(memory, bytes); }
+static void allow(void *memory, uint64_t bytes) { ASAN_UNPOISON_MEMORY_REGION(memory, bytes); }
+#else
+static void forbid(void *, uint64_t) {}
+static void allow(void *, uint64_t) {}
+#endif
+
 constexpr unsigned char notANumber = 0xff; // in each byte of an f32, a bf16 or an f16
 
 Result<MemoryCheck> MemoryCheck::make(bool followsPlacements) {
@@ -34,7 +43,10 @@ void MemoryCheck::clear(void *memory, uint64_t bytes) const {
 void MemoryCheck::beginProgram(const format::Program &program, const Run &run, const Buffers &buffers) const {
   if (!fills)
     return;
-  endProgram(program, run, buffers); // of the one before: its scratch
+  if (program.arena_bytes()) {
+    allow(buffers.hostOf(run.arena), program.arena_bytes());
+    clear(buffers.hostOf(run.arena), program.arena_bytes()); // of the one before
+  }
   const Binding *first = run.bindings, *firstOutput = first + program.inputs_size();
   for (int i = 0; i < program.outputs_size(); ++i) {
     const Place output = firstOutput[i].data;
@@ -52,8 +64,15 @@ void MemoryCheck::beginProgram(const format::Program &program, const Run &run, c
 }
 
 void MemoryCheck::endProgram(const format::Program &program, const Run &run, const Buffers &buffers) const {
-  if (fills && program.arena_bytes())
-    clear(buffers.hostOf(run.arena), program.arena_bytes());
+  if (!fills || !program.arena_bytes())
+    return;
+  clear(buffers.hostOf(run.arena), program.arena_bytes());
+  forbid(buffers.hostOf(run.arena), program.arena_bytes());
+}
+
+void MemoryCheck::giveBack(void *memory, uint64_t bytes) const {
+  if (fills)
+    allow(memory, bytes);
 }
 
 } // namespace mebp

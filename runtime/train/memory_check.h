@@ -2,6 +2,7 @@
 //
 // Shows that a session lives within its layout. Where MEBP_CHECK_MEMORY is set (docs/debugging.md), nothing that begins
 // to live finds what lay there before, and nothing that has ended can be read: both are NaN. Results are the same bits.
+// With AddressSanitizer a program's scratch cannot even be touched while none runs.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@ public:
   bool isOn() const { return fills || apart; }
 
   void clear(void *memory, uint64_t bytes) const;
+  // What is the caller's again, whatever it was meanwhile.
+  void giveBack(void *memory, uint64_t bytes) const;
   // Before and after a program: its scratch, and what it is about to write anew, which is what comes out of it and is
   // no place of anything that goes in.
   void beginProgram(const format::Program &program, const Run &run, const Buffers &buffers) const;

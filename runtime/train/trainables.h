@@ -91,7 +91,7 @@ public:
   // Lets programs find the other one: the two change places.
   Status use(Adapter adapter);
 
-  // A step updates each once, of which nothing comes where that is elsewhere. Its end counts it or, where it failed,
+  // A step updates each once, and none that is updated elsewhere. Its end counts it or, where it failed,
   // says whether it had changed any by then.
   double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
   double squareOf(const float *gradient, uint64_t count, double *tiles) const {
