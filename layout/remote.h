@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace mebp::layout {
 
 struct RemoteValue {
   format::Port::Kind kind = format::Port::REMOTE;
-  std::string_view name; // of the facts
-  uint64_t offset = 0;   // in the session's memory
+  std::string name;
+  uint64_t offset = 0; // in the session's memory
   uint64_t rowBytes = 0;
 
   bool isOf(format::Port::Kind wanted, std::string_view named) const { return kind == wanted && name == named; }

@@ -20,7 +20,8 @@ Status Generation::create(Engine &owner) {
   if (!owner.bundle().hasAllWeights())
     return failure(MEBP_UNSUPPORTED, "weights that on_block hands in are those of steps, losses and logits; open the "
                                      "whole bundle to generate text");
-  layout = layout::planGeneration(owner.facts, !owner.backend->followsPlacements(), owner.check.isApart());
+  const layout::Facts facts = layout::factsOf(content);
+  layout = layout::planGeneration(facts, !owner.backend->followsPlacements(), owner.check.isApart());
   Result<Arena> allocated = Arena::allocate(layout.total(), owner.settings.allocator, owner.check.isOn());
   if (!allocated.ok())
     return allocated.status();
@@ -33,15 +34,15 @@ Status Generation::create(Engine &owner) {
   }
   buffers.create(*owner.backend, &owner.buffers);
   buffers.add(arena.data(), layout.total(), Access::Shared);
-  create(waves[0], 0, places);
+  const std::vector<layout::Border> borders = layout::bordersOf(facts, true);
+  create(waves[0], 0, borders, places);
   if (content.has_split() && format::secondWaveRow(layout.rows))
-    create(waves[1], format::secondWaveRow(layout.rows), places);
+    create(waves[1], format::secondWaveRow(layout.rows), borders, places);
   return Status();
 }
 
 // From a row of the layout's memory on.
-void Generation::create(Wave &wave, uint32_t firstRow, const StatePlaces &states) {
-  std::vector<layout::Border> borders = layout::bordersOf(engine->facts, true);
+void Generation::create(Wave &wave, uint32_t firstRow, std::vector<layout::Border> borders, const StatePlaces &states) {
   for (layout::Border &border : borders)
     for (layout::Flow &flow : border.flows)
       flow.offset += firstRow * flow.rowBytes;

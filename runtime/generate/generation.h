@@ -53,7 +53,7 @@ private:
     Remote remote;
     Blocks blocks;
   };
-  void create(Wave &wave, uint32_t firstRow, const StatePlaces &states);
+  void create(Wave &wave, uint32_t firstRow, std::vector<layout::Border> borders, const StatePlaces &states);
   Status take(Wave &wave, const int32_t *ids, uint32_t stride, uint32_t count);
   // A pass of a prompt of half a model in two waves, in waves.cpp.
   Status stepInWaves(const int32_t *ids, uint32_t stride, uint32_t first, uint32_t count);

@@ -77,6 +77,17 @@ private:
 
 } // namespace
 
+std::vector<BoundWeight> weightsOf(const format::Block &block, const format::Program &program) {
+  std::vector<BoundWeight> weights;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(program.inputs_size()); ++i) {
+    const Port &port = program.inputs(static_cast<int>(i));
+    const format::Parameter *parameter = port.kind() == Port::PARAMETER ? findParameter(block, port.name()) : nullptr;
+    if (parameter && parameter->has_weight())
+      weights.push_back({i, parameter->weight()});
+  }
+  return weights;
+}
+
 BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::ProgramTraits &use) {
   const format::Bundle &content = memory.bundle.content();
   const format::Block &owning = content.blocks(static_cast<int>(block));
@@ -86,16 +97,11 @@ BoundProgram bind(const BoundMemory &memory, uint32_t block, const format::Progr
   bound.block = block;
   if (bound.program == format::noProgram)
     return bound;
-  bound.name = std::string(use.name) + " of " + owning.name();
   const format::Program &program = content.programs(bound.program);
   Binder binder(memory, block, use);
   bound.bindings.reserve(program.inputs().size() + program.outputs().size());
-  for (const Port &port : program.inputs()) {
-    const format::Parameter *parameter = port.kind() == Port::PARAMETER ? findParameter(owning, port.name()) : nullptr;
-    if (parameter && parameter->has_weight())
-      bound.weights.push_back({static_cast<uint32_t>(bound.bindings.size()), parameter->weight()});
+  for (const Port &port : program.inputs())
     bound.bindings.push_back(binder.input(port));
-  }
   for (const Port &port : program.outputs())
     bound.bindings.push_back(binder.output(port));
   return bound;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "format/lookup.h"
@@ -40,13 +39,14 @@ struct BoundProgram {
   int32_t program = format::noProgram;
   uint32_t block = 0;
   const format::ProgramTraits *use = nullptr;
-  std::string name;              // "backward of model.layers.3"
   std::vector<Binding> bindings; // of its inputs, then of its outputs
-  struct BoundWeight {
-    uint32_t input = 0, weight = 0;
-  };
-  std::vector<BoundWeight> weights; // those of them that are weights of the bundle
 };
+
+// An input of a program that is a weight of the bundle.
+struct BoundWeight {
+  uint32_t input = 0, weight = 0;
+};
+std::vector<BoundWeight> weightsOf(const format::Block &block, const format::Program &program);
 
 // Has format::noProgram where the block has none for this use. What is the caller's memory, as that of logits, has no
 // place yet; nor has a weight that the bundle's file does not have.

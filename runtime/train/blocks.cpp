@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/blocks.h"
 
+#include <cstdio>
+
 #include "runtime/train/observer.h"
 #include "runtime/train/options.h"
 
@@ -31,6 +33,11 @@ void Blocks::create(const BoundMemory &memory, const mebp_session_options &optio
     for (const format::ProgramTraits &use : format::knownPrograms)
       if (use.is(format::Generates) == generates && !(use.is(format::GivesGradients) && isForwardOnly(options)))
         programs[i][indexOf(use.name)] = bind(memory, i, use);
+  handedInputs.resize(handed ? programs.size() : 0);
+  for (uint32_t i = 0; i < handedInputs.size(); ++i)
+    for (size_t j = 0; j < programs[i].size(); ++j)
+      if (programs[i][j].program != format::noProgram)
+        handedInputs[i][j] = weightsOf(bundle->blocks(static_cast<int>(i)), bundle->programs(programs[i][j].program));
 }
 
 size_t Blocks::indexOf(std::string_view program) {
@@ -47,9 +54,9 @@ Status Blocks::enter(const Visit &visit, uint32_t next) {
   }
   if (Status status = handed->enter(visit); !status.ok())
     return status;
-  for (BoundProgram &program : programs[visit.block])
-    for (const BoundProgram::BoundWeight &bound : program.weights)
-      program.bindings[bound.input] = handed->find(bound.weight);
+  for (size_t i = 0; i < programs[visit.block].size(); ++i)
+    for (const BoundWeight &weight : handedInputs[visit.block][i])
+      programs[visit.block][i].bindings[weight.input] = handed->find(weight.weight);
   return Status();
 }
 
@@ -89,8 +96,12 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   check.beginProgram(content, run, *buffers);
   Status status = backend->enqueue(static_cast<uint32_t>(program.program), run);
   check.endProgram(content, run, *buffers);
-  if (observer.trace)
-    trace->span(program.name.c_str(), "program", bundle->programs(program.program).name().c_str(), begin);
+  if (observer.trace) {
+    char name[256];
+    std::snprintf(name, sizeof(name), "%s of %s", program.use->name,
+                  bundle->blocks(static_cast<int>(program.block)).name().c_str());
+    trace->span(name, "program", bundle->programs(program.program).name().c_str(), begin);
+  }
   if (!status.ok())
     (void)backend->wait(); // nothing of it is left under way
   // Before anybody takes a gradient or an activation of it.

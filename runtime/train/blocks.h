@@ -110,6 +110,8 @@ private:
   Place arena;
   MemoryCheck check;
   std::vector<Programs> programs;
+  // Of each, what it reads of weights that are handed in.
+  std::vector<std::array<std::vector<BoundWeight>, std::size(format::knownPrograms)>> handedInputs;
   const Cancellation *cancellation = nullptr;
   PeakMemory *peak = nullptr; // null: not sampled after each kernel call
   Trace *trace = nullptr;

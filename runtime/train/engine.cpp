@@ -27,10 +27,15 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
   if (!checked.ok())
     return checked.status();
   check = *checked;
-  facts = layout::factsOf(opened.content());
   layout::Choice choice = choiceOf(opened.content(), given, *backend);
   choice.isApart = check.isApart();
-  const layout::Layout layout = layout::planSession(facts, choice);
+  std::vector<layout::Border> borders;
+  layout::Layout layout;
+  { // Facts take as much as what programs are bound to, and are gone before that.
+    const layout::Facts facts = layout::factsOf(opened.content());
+    layout = layout::planSession(facts, choice);
+    borders = layout::bordersOf(facts, false);
+  }
   if (Status status = claimDevice(layout.total(), plannedDeviceBytes(opened.content().plan(), choice)); !status.ok())
     return status;
   if (Status status = takeMemory(layout.total()); !status.ok())
@@ -49,7 +54,7 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
   trainables.create(opened.content(), layout.trainables, given, memory, isFresh, spill, backend->workers(), check);
   lanes = std::vector<Lane>(countLanes(given));
   for (uint32_t i = 0; i < lanes.size(); ++i)
-    lanes[i].create(opened, facts, layout, i, memory, isFresh, spill, flight, check);
+    lanes[i].create(opened, borders, layout, i, memory, isFresh, spill, flight, check);
   if (Status status = flight.create(countLanes(given), static_cast<uint32_t>(opened.content().blocks_size()));
       !status.ok())
     return status;

@@ -87,7 +87,6 @@ public:
   static Status takeAgain(Lane &taking, const Batches &batches, uint32_t index);
 
   mebp_session_options settings = {};
-  layout::Facts facts; // of the bundle
   MemoryCheck check;
   std::unique_ptr<Backend> backend;
   Buffers buffers; // all memory that programs are bound to

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/lane.h"
 
+#include <utility>
+
 #include "format/lookup.h"
 
 namespace mebp {
 
-void Lane::create(const Bundle &opened, const layout::Facts &facts, const layout::Layout &layout, uint32_t number,
-                  unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight,
+void Lane::create(const Bundle &opened, std::vector<layout::Border> borders, const layout::Layout &layout,
+                  uint32_t number, unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight,
                   const MemoryCheck &check) {
   const layout::LanePlan &plan = layout.lane;
   unsigned char *memory = sessionMemory + layout.laneOf(number);
@@ -16,7 +18,7 @@ void Lane::create(const Bundle &opened, const layout::Facts &facts, const layout
     batch.places[i] = plan.stepPorts[i] == layout::noOffset ? nullptr : memory + plan.stepPorts[i];
   batch.shape = stepShapeOf(opened.content());
   routed = routedBlocks(opened.content());
-  checkpoints.create(plan.checkpoints, layout::bordersOf(facts, false), memory, spill, check);
+  checkpoints.create(plan.checkpoints, std::move(borders), memory, spill, check);
   gradients.create(opened.content(), layout.gradients, sessionMemory, memory, isFresh, check);
   remote.create(plan.remote, memory);
 }

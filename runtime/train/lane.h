@@ -31,7 +31,7 @@ struct Objective {
 class Lane {
 public:
   // Where all of it lies; an exchange and blocks are made by the session, which other things go into as well.
-  void create(const Bundle &opened, const layout::Facts &facts, const layout::Layout &layout, uint32_t number,
+  void create(const Bundle &opened, std::vector<layout::Border> borders, const layout::Layout &layout, uint32_t number,
               unsigned char *sessionMemory, bool isFresh, SpillFile &spill, Flight &sharedFlight,
               const MemoryCheck &check);
 
