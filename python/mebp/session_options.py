@@ -50,7 +50,7 @@ def option_texts(given: Mapping[str, object]) -> dict[str, str]:
         elif kind == "size":
             texts[name] = f"{byte_size(name, value)}B"
         elif kind == "path":
-            texts[name] = os.fspath(user_path(value))
+            texts[name] = os.fspath(user_path(value)) if value else ""
         else:
             texts[name] = str(float(value) if kind == "number" else value)
     return texts

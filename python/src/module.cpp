@@ -3,6 +3,7 @@
 #include "calls.h"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -14,6 +15,7 @@
 #include "format/optimizers.h"
 #include "format/option_help.h"
 #include "format/tensor_names.h"
+#include "platform/free_memory.h"
 
 namespace mebp::python {
 
@@ -107,6 +109,9 @@ static std::vector<std::array<std::string, 4>> compileOptions() {
       list.push_back({option.name, option.value, helpOf(option), option.standard});
   return list;
 }
+
+// Bytes, where the system tells.
+static std::optional<uint64_t> freeBytes(const std::string &root) { return platform::findFreeBytes(root); }
 
 // Options that only some optimizers have.
 static std::vector<mebp_optimizer_option_info> optimizerOptionInfos() {
@@ -238,6 +243,10 @@ NB_MODULE(_runtime, module) {
              "Rows of format/objectives.h as dictionaries, by name, the default first.");
   module.def("options", &mebp::python::options,
              "Of each option that several commands have: name, what its value is called, help, default.");
+  module.def("free_bytes", &mebp::python::freeBytes, nanobind::arg("root") = "/",
+             "What new pages can take without swapping, by proc and sys in a folder; None where that is not told.");
+  module.def("stepped_down", &mebp::platform::steppedDown, nanobind::arg("bytes"),
+             "A size in steps of an eighth and short.");
   module.def("compile_options", &mebp::python::compileOptions,
              "Of each option that mebpc hands on as it stands: name, what its value is called, help, default.");
   module.def("optimizer_options", &mebp::python::optimizerOptions,

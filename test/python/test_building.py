@@ -191,18 +191,21 @@ def test_a_size_is_printed_as_it_can_be_given(size):
     ],
 )
 @pytest.mark.parametrize("group", ["one/two", "one", ""])
-def test_a_group_s_limit_counts(tmp_path, monkeypatch, line, root, files, group):
-    groups = tmp_path / "groups"
+def test_a_group_s_limit_counts(tmp_path, line, root, files, group):
+    groups, own = tmp_path / "sys/fs/cgroup", tmp_path / "proc/self"
+    own.mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemAvailable:    2000 kB\n")
     (groups / root / group).mkdir(parents=True)
     for name, value in files.items():
         (groups / root / group / name).write_text(f"{value}\n")
     stated = "inactive_file 50000\n" if not root else "inactive_file 1\ntotal_inactive_file 50000\n"
     (groups / root / group / "memory.stat").write_text(stated)
-    (tmp_path / "cgroup").write_text(f"{line}\n")
-    monkeypatch.setattr("mebp.memory._GROUPS", groups)
-    monkeypatch.setattr("mebp.memory._OWN", tmp_path / "cgroup")
-    assert free_bytes() == 750000
+    (own / "cgroup").write_text(f"{line}\n")
+    assert free_bytes(str(tmp_path)) == 750000
     (groups / root / group / next(iter(files))).write_text("max\n")
+    assert free_bytes(str(tmp_path)) == 2000 * 1024
+    (tmp_path / "proc/meminfo").unlink()
+    assert free_bytes(str(tmp_path)) == float("inf")
     assert 1e6 < free_bytes() < float("inf")
 
 

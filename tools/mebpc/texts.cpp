@@ -2,7 +2,7 @@
 #include "texts.h"
 
 #include "format/byte_size.h"
-#include "free_memory.h"
+#include "platform/free_memory.h"
 
 #include <cmath>
 #include <functional>
@@ -27,6 +27,21 @@ uint64_t readSize(const std::string &option, const std::string &text) {
     std::cerr << "mebpc: note: " << option << " " << text << " is more than this machine's "
               << format::formatMegabytes(getMachineMemory()) << "\n";
   return bytes;
+}
+
+/// Exactly: "64MB", "2630KB" or "12345B".
+std::string writeSize(uint64_t bytes) {
+  for (auto [name, unit] : {std::pair("MB", uint64_t(1'000'000)), {"KB", uint64_t(1'000)}})
+    if (bytes % unit == 0)
+      return std::to_string(bytes / unit) + name;
+  return std::to_string(bytes) + "B";
+}
+
+std::string withCommas(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t end = text.size(); end > 3; end -= 3)
+    text.insert(end - 3, ",");
+  return text;
 }
 
 format::WeightFormat readFormat(const std::string &option, const std::string &text) {
@@ -70,13 +85,13 @@ void readTexts(const Texts &texts, Compilation &out) {
   if (!texts.splitLayers.empty())
     adapters.layers = readLayers(texts.splitLayers);
   if (texts.memoryBudget == "auto") {
-    const std::optional<uint64_t> free = findFreeBytes();
+    const std::optional<uint64_t> free = platform::findFreeBytes();
     if (!free)
       throw OptionError("--memory-budget auto: this system does not tell what is free; give a size, such as 512MiB");
-    const FreeBudget budget = chooseFreeBudget(*free);
-    training.budget = budget.bytes;
-    out.budgetOption = budget.option;
-    out.budgetReason = budget.reason;
+    training.budget = platform::steppedDown(*free / 4 * 3);
+    out.budgetOption = "--memory-budget " + writeSize(training.budget);
+    out.budgetReason =
+        withCommas((*free + 500'000) / 1'000'000) + " MB are free, a quarter of which is left to all else";
   } else if (!texts.memoryBudget.empty()) {
     training.budget = readSize("--memory-budget", texts.memoryBudget);
     out.budgetOption = "--memory-budget " + texts.memoryBudget;

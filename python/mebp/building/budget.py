@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mebp.errors import Error
+from mebp.extension import load_runtime
 from mebp.memory import free_bytes
 
 QUARTER = "quarter"  # of what is free: the budget of a plan where nobody asks for one
@@ -39,7 +40,10 @@ def free_budget() -> Budget:
     free = free_bytes()
     if not math.isfinite(free):
         raise Error("--memory-budget auto: this system does not tell what is free; give a size, such as 512MiB")
-    return Budget(_rounded(_SHARE * free), f"{free / 1e6:,.0f} MB are free, a quarter of which is left to all else")
+    return Budget(
+        load_runtime().stepped_down(int(_SHARE * free)),
+        f"{free / 1e6:,.0f} MB are free, a quarter of which is left to all else",
+    )
 
 
 def quarter() -> Budget | None:
@@ -47,7 +51,7 @@ def quarter() -> Budget | None:
     free = free_bytes()
     if not math.isfinite(free):
         return None
-    return Budget(_rounded(free / 4), f"a quarter of the {free / 1e6:,.0f} MB that are free")
+    return Budget(load_runtime().stepped_down(int(free / 4)), f"a quarter of the {free / 1e6:,.0f} MB that are free")
 
 
 def leaves_plan_open(options: Mapping[str, object]) -> bool:
@@ -94,13 +98,6 @@ def _size_of(name: str) -> int:
     if found is None or found.end() != len(name):
         return 0
     return int(found[1]) * _UNITS[found[2]]
-
-
-def _rounded(size: float) -> int:
-    most = int(size)
-    step = 1 << max(0, most.bit_length() - 4)
-    stepped = most // step * step
-    return stepped // _unit(stepped) * _unit(stepped)
 
 
 def _up(size: int) -> int:

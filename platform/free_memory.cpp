@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "free_memory.h"
+#include "platform/free_memory.h"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-namespace mebp {
+namespace mebp::platform {
 
 namespace {
 
@@ -28,7 +28,7 @@ std::optional<uint64_t> readNumber(const std::string &text) {
   return std::stoull(text);
 }
 
-/// The number after `field`, in bytes.
+// The number after `field`, in bytes.
 std::optional<uint64_t> readField(const fs::path &path, const std::string &field) {
   for (const std::string &line : readLines(path)) {
     if (line.rfind(field, 0) != 0)
@@ -40,7 +40,7 @@ std::optional<uint64_t> readField(const fs::path &path, const std::string &field
   return std::nullopt;
 }
 
-/// What is left of a group's limit; the files that it has read lately can go.
+// What is left of a group's limit; the files that it has read lately can go.
 std::optional<uint64_t> findLeft(const fs::path &group) {
   struct Names {
     const char *limit, *usage, *files;
@@ -59,17 +59,17 @@ std::optional<uint64_t> findLeft(const fs::path &group) {
   return std::nullopt;
 }
 
-/// The folders of this process' group and of those above it, of version 2 and of the memory controller of 1.
-std::vector<fs::path> listGroups() {
+// The folders of this process' group and of those above it, of version 2 and of the memory controller of 1.
+std::vector<fs::path> listGroups(const fs::path &system) {
   std::vector<fs::path> groups;
-  for (const std::string &line : readLines("/proc/self/cgroup")) {
+  for (const std::string &line : readLines(system / "proc/self/cgroup")) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos)
       continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     if (!controllers.empty() && controllers != "memory")
       continue;
-    const fs::path root = fs::path("/sys/fs/cgroup") / controllers;
+    const fs::path root = system / "sys/fs/cgroup" / controllers;
     // In a container the names may be those outside of it, and its own group is the root.
     for (fs::path name = fs::path(line.substr(second + 1)).relative_path(); !name.empty(); name = name.parent_path())
       groups.push_back(root / name);
@@ -78,47 +78,23 @@ std::vector<fs::path> listGroups() {
   return groups;
 }
 
-/// Exactly: "64MB", "2630KB" or "12345B".
-std::string writeSize(uint64_t bytes) {
-  for (auto [name, unit] : {std::pair("MB", uint64_t(1'000'000)), {"KB", uint64_t(1'000)}})
-    if (bytes % unit == 0)
-      return std::to_string(bytes / unit) + name;
-  return std::to_string(bytes) + "B";
-}
-
-/// So that it is short.
-uint64_t roundDown(uint64_t bytes) {
-  const uint64_t unit = bytes >= 10'000'000 ? 1'000'000 : 10'000;
-  return bytes / unit * unit;
-}
-
-std::string withCommas(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t end = text.size(); end > 3; end -= 3)
-    text.insert(end - 3, ",");
-  return text;
-}
-
 } // namespace
 
-std::optional<uint64_t> findFreeBytes() {
-  std::optional<uint64_t> free = readField("/proc/meminfo", "MemAvailable:");
-  for (const fs::path &group : listGroups())
+std::optional<uint64_t> findFreeBytes(const std::string &root) {
+  std::optional<uint64_t> free = readField(fs::path(root) / "proc/meminfo", "MemAvailable:");
+  for (const fs::path &group : listGroups(root))
     if (std::optional<uint64_t> left = findLeft(group))
       free = std::min(free.value_or(std::numeric_limits<uint64_t>::max()), *left);
   return free;
 }
 
-FreeBudget chooseFreeBudget(uint64_t free) {
-  const uint64_t most = free / 4 * 3;
+uint64_t steppedDown(uint64_t bytes) {
   uint64_t step = 1;
-  while (most / step >= 16)
+  while (bytes / step >= 16)
     step *= 2;
-  FreeBudget budget;
-  budget.bytes = roundDown(most / step * step);
-  budget.option = "--memory-budget " + writeSize(budget.bytes);
-  budget.reason = withCommas((free + 500'000) / 1'000'000) + " MB are free, a quarter of which is left to all else";
-  return budget;
+  const uint64_t stepped = bytes / step * step;
+  const uint64_t unit = stepped >= 10'000'000 ? 1'000'000 : 10'000;
+  return stepped / unit * unit;
 }
 
-} // namespace mebp
+} // namespace mebp::platform
