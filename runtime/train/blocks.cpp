@@ -98,8 +98,8 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   check.endProgram(content, run, *buffers);
   if (observer.trace) {
     char name[256];
-    std::snprintf(name, sizeof(name), "%s of %s", program.use->name,
-                  bundle->blocks(static_cast<int>(program.block)).name().c_str());
+    std::snprintf(name, sizeof(name), "%.*s of %s", static_cast<int>(program.use->name.size()),
+                  program.use->name.data(), bundle->blocks(static_cast<int>(program.block)).name().c_str());
     trace->span(name, "program", bundle->programs(program.program).name().c_str(), begin);
   }
   if (!status.ok())
