@@ -154,8 +154,9 @@ protected:
         mebp_step_result own;
         mebp_step_result_init(&own);
         const mebp_code code = mebp_session_step_batches(session, both + index, 1, &own, failed);
-        if (given.clip > 0)
+        if (given.clip > 0) {
           EXPECT_EQ(own.grad_norm, result.grad_norm);
+        }
         return code;
       });
       for (const Pair::Member &member : pair.members)
