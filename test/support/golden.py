@@ -114,10 +114,10 @@ class Golden:
         bundle = folder / "model.mebp"
         if options.pop("spills", False):
             options["spill_folder"] = scratch
-        if options.pop("split", False):
+        if in_flight := int(options.pop("split", False)):  # micro-batches of a step
             bundle = folder / "model.edge.mebp"
             self._server = Server(folder / "model.cloud.mebp", threads=1)
-            options["stream"] = connect(bundle, self._server)
+            options["stream"] = connect(bundle, self._server, in_flight=in_flight)
         if run.kind == "objective":
             asked = dict(run.objective)
             reward = [f"{folder / each}" for each in asked.pop("reward", [])]

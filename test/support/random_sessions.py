@@ -42,7 +42,7 @@ def choose(bundle: Path, run: Run, draw: random.Random) -> Run:
     if run.kind == "sequences":
         session |= {"accumulate": True, "pending_gradients": True}
         session["value_adapter"] = "value_adapter" in run.session and maybe() < 0.5
-    elif maybe() < 0.3:
+    elif maybe() < (0.7 if "split" in run.session else 0.3):
         session["accumulate"] = True
         batches = [each if isinstance(each, list) else [each, each] for each in batches]
     if maybe() < 0.3:
@@ -55,9 +55,11 @@ def choose(bundle: Path, run: Run, draw: random.Random) -> Run:
         session["forward_only"] = True
     if maybe() < 0.1:
         session["generate_only"] = True
-    prompt = WRITES if model["positions"] else []
-    return replace(run, session={**session, **({"split": True} if "split" in run.session else {})}, batches=batches,
-                   prompt=prompt)  # fmt: skip
+    if "split" in run.session:
+        session["split"] = draw.choice([1, 2, 3]) if session.get("accumulate") else 1
+    elif maybe() < 0.1:
+        session["device"] = "mlx-cpu"  # which places values itself
+    return replace(run, session=session, batches=batches, prompt=WRITES if model["positions"] else [])
 
 
 def outcome(folder: Path, run: Run, scratch: Path) -> dict:
@@ -87,8 +89,9 @@ def main(out: Path, count: int) -> None:
             run, _ = golden.read(folder)
             if run.kind != "objective":  # sessions of these are made by an objective
                 folders.append((folder, run))
+        halves = [each for each in folders if "split" in each[1].session]  # of which there are few
         for _ in range(count):
-            folder, run = draw.choice(folders)
+            folder, run = draw.choice(folders + 5 * halves)
             chosen = choose(folder / "model.mebp", run, draw)
             outcomes = []
             for check in CHECKS:
