@@ -6,7 +6,9 @@
 
 #include "compiler/Options.h"
 #include "format/adapters.h"
+#include "format/options.h"
 
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -78,6 +80,18 @@ template <typename Visitor, typename AnyOptions> void visitOptions(AnyOptions &o
   visitor("value_adapter", options.training.hasValueAdapter);
   visitor("writes_text", options.training.writes);
   visitor("generate_len", options.generation.positions);
+}
+
+/// Calls visitor(row, field) for each that mebpc hands on as it stands, a flag or a number.
+template <typename Visitor, typename AnyOptions> void visitListed(AnyOptions &options, const Visitor &visitor) {
+  auto find = [&](std::string_view name, auto &value) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::optional<uint64_t>>)
+      for (const format::OptionText &row : format::options)
+        if (row.group && nameField(row.name) == name)
+          visitor(row, value);
+  };
+  visitOptions(options, find);
 }
 
 } // namespace mebp

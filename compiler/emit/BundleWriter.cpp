@@ -57,18 +57,14 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
 
 /// What mebpc hands on as it stands (format/options.h), but for what only some adapters or optimizers have.
 void describeListed(const Options &options, llvm::json::Object &out) {
-  auto describe = [&](std::string_view name, const auto &value) {
-    using Value = std::decay_t<decltype(value)>;
-    for (const format::OptionText &row : format::options) {
-      if (!row.group || nameField(row.name) != name || !format::thoseTaking(row.name).empty())
-        continue;
-      if constexpr (std::is_arithmetic_v<Value>)
-        out[StringRef(name)] = value;
-      else if constexpr (std::is_same_v<Value, std::optional<uint64_t>>)
-        out[StringRef(name)] = value ? llvm::json::Value(*value) : llvm::json::Value(nullptr);
-    }
-  };
-  visitOptions(options, describe);
+  visitListed(options, [&](const format::OptionText &row, const auto &value) {
+    if (!format::thoseTaking(row.name).empty())
+      return;
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>)
+      out[nameField(row.name)] = value;
+    else
+      out[nameField(row.name)] = value ? llvm::json::Value(*value) : llvm::json::Value(nullptr);
+  });
 }
 
 std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {

@@ -96,8 +96,7 @@ std::vector<const OptimizerOption *> namedOptions() {
 using Rows = std::vector<const OptimizerOption *>;
 
 static Rows rowsCalled(const std::string &name) {
-  std::string called = name;
-  std::replace(called.begin(), called.end(), '_', '-');
+  const std::string called = dashed(name);
   Rows rows;
   for (const OptimizerOption &option : optimizerOptions)
     if (called == option.called || name == option.name)
@@ -140,11 +139,16 @@ static Status refuse(const Rows &rows, const std::string &name, const std::strin
                  rangeOf(*rows.front()).c_str());
 }
 
-// Whether the caller's struct, which may be of an older version, has the field.
-static bool hasField(const mebp_session_options &options, const OptimizerOption &option) {
-  const auto *begin = reinterpret_cast<const unsigned char *>(&options);
-  const auto *field = reinterpret_cast<const unsigned char *>(&(options.*option.given));
-  return static_cast<size_t>(field - begin) + sizeof(double) <= options.size;
+Status refuseOlder(const std::string &name, const char *field) {
+  return failure(MEBP_UNSUPPORTED,
+                 "%s: the program was built with an older mebp.h, which has no field '%s'; build it again with "
+                 "this one's",
+                 name.c_str(), field);
+}
+
+std::string dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
 }
 
 Status setOption(mebp_session_options &options, const std::string &name, const std::string &text) {
@@ -160,11 +164,8 @@ Status setOption(mebp_session_options &options, const std::string &name, const s
   if (numbers.empty())
     return refuse(rows, name, text);
   for (const OptimizerOption *row : rows)
-    if (!hasField(options, *row))
-      return failure(MEBP_UNSUPPORTED,
-                     "%s: the program was built with an older mebp.h, which has no field '%s'; build it again with "
-                     "this one's",
-                     name.c_str(), row->name);
+    if (!hasField(options, row->given))
+      return refuseOlder(name, row->name);
   for (size_t i = 0; i < rows.size(); ++i)
     options.*rows[i]->given = numbers[i];
   return Status();

@@ -19,6 +19,15 @@ Status checkLearningRate(double rate);
 OptimizerOptions optionsOf(const mebp_session_options &options);
 // Sets what is called `name`, or has it as its field, to what a user wrote; the struct may end before the field.
 Status setOption(mebp_session_options &options, const std::string &name, const std::string &text);
+// Whether the caller's struct, which may be of an older version, has the field.
+template <typename Value> bool hasField(const mebp_session_options &options, Value mebp_session_options::*field) {
+  const auto *begin = reinterpret_cast<const unsigned char *>(&options);
+  const auto *place = reinterpret_cast<const unsigned char *>(&(options.*field));
+  return static_cast<size_t>(place - begin) + sizeof(Value) <= options.size;
+}
+Status refuseOlder(const std::string &name, const char *field); // which the struct does not have
+// A name as command lines have it, with - for _.
+std::string dashed(std::string name);
 // The table's rows, of several that are called alike the first.
 std::vector<const OptimizerOption *> namedOptions();
 // The optimizers that take it: "a, b or c".

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/train/option_table.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -72,18 +71,6 @@ struct Reader {
   Status operator()(mebp_backend mebp_session_options::*field) const { return findDevice(text, options.*field); }
 };
 
-template <typename Value> size_t endOf(Value mebp_session_options::*field) {
-  static const mebp_session_options any = {};
-  return static_cast<size_t>(reinterpret_cast<const unsigned char *>(&(any.*field)) -
-                             reinterpret_cast<const unsigned char *>(&any)) +
-         sizeof(Value);
-}
-
-std::string dashed(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
 } // namespace
 
 mebp_option_kind SessionOption::kind() const {
@@ -97,11 +84,8 @@ Status setSessionOption(mebp_session_options &options, const std::string &name, 
   for (const SessionOption &option : sessionOptions) {
     if (name != option.name && dashed(name) != option.called)
       continue;
-    if (std::visit([](auto field) { return endOf(field); }, option.field) > options.size)
-      return failure(MEBP_UNSUPPORTED,
-                     "%s: the program was built with an older mebp.h, which has no field '%s'; build it again with "
-                     "this one's",
-                     name.c_str(), option.name);
+    if (!std::visit([&](auto field) { return hasField(options, field); }, option.field))
+      return refuseOlder(name, option.name);
     return std::visit(Reader{options, option, name, text}, option.field);
   }
   return setOption(options, name, text);

@@ -95,6 +95,14 @@ inline constexpr SessionOption sessionOptions[] = {
      "blocks before its turn at which a block's weights are asked for", "0", 1024, false},
 };
 
+// Of a whole number that has a row.
+constexpr uint32_t mostOf(uint32_t mebp_session_options::*field) {
+  for (const SessionOption &option : sessionOptions)
+    if (const auto *number = std::get_if<uint32_t mebp_session_options::*>(&option.field); number && *number == field)
+      return option.most;
+  return 0;
+}
+
 // Sets what is called `name`, or has it as its field, to what a user wrote: one of these or of the optimizer's own. The
 // struct may end before the field.
 Status setSessionOption(mebp_session_options &options, const std::string &name, const char *text);

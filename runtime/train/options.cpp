@@ -11,6 +11,7 @@
 #include "runtime/core/spill_file.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/optim/session_options.h"
+#include "runtime/train/option_table.h"
 
 namespace mebp {
 
@@ -69,7 +70,7 @@ static Status checkValueAdapter(const format::Bundle &bundle, const mebp_session
 }
 
 static Status checkInFlight(const format::Bundle &bundle, const mebp_session_options &options) {
-  constexpr uint32_t most = 64;
+  constexpr uint32_t most = mostOf(&mebp_session_options::in_flight);
   if (countLanes(options) == 1)
     return Status();
   if (options.in_flight > most)
@@ -119,7 +120,7 @@ static Status checkOwned(const format::Bundle &bundle, const mebp_session_option
 }
 
 static Status checkOnBlock(const format::Bundle &bundle, const mebp_session_options &options) {
-  constexpr uint32_t mostAhead = 1024;
+  constexpr uint32_t mostAhead = mostOf(&mebp_session_options::blocks_ahead);
   if (options.blocks_ahead > mostAhead || (options.blocks_ahead && !options.on_block))
     return failure(MEBP_INVALID_ARGUMENT, "blocks_ahead is for on_block, and at most %u blocks", mostAhead);
   if (options.on_block && (bundle.has_split() || findBackend(options.backend)->isForeign || options.resident_limit))
@@ -142,7 +143,7 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (given.spill_folder && isForwardOnly(given))
     return failure(MEBP_INVALID_ARGUMENT,
                    "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
-  constexpr uint32_t mostThreads = 1024;
+  constexpr uint32_t mostThreads = mostOf(&mebp_session_options::threads);
   if (followed.threads > mostThreads)
     return failure(MEBP_INVALID_ARGUMENT, "%u threads are more than the %u that a session may have", followed.threads,
                    mostThreads);
@@ -164,7 +165,7 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (followed.on_gradient && (isForwardOnly(followed) || followed.clip_recompute))
     return failure(MEBP_INVALID_ARGUMENT, "on_gradient is told of gradients that a step computes once; leave it out %s",
                    followed.clip_recompute ? "with clip_recompute" : "where there are none, as with MeZO");
-  constexpr uint32_t mostOut = 1024;
+  constexpr uint32_t mostOut = mostOf(&mebp_session_options::gradients_out);
   if (followed.gradients_out > mostOut || (followed.gradients_out && !followed.on_gradient))
     return failure(MEBP_INVALID_ARGUMENT, "gradients_out is for on_gradient, and at most %u blocks", mostOut);
   if (followed.pending_gradients && !followed.accumulate)

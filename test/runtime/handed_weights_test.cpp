@@ -121,13 +121,6 @@ struct PartialBundle {
 
 class Handed : public testing::Test {
 protected:
-  static mebp_session_options options(mebp_optimizer optimizer = MEBP_ADAMW) {
-    mebp_session_options made = defaultOptions();
-    made.return_gradients = false;
-    made.optimizer = optimizer;
-    made.learning_rate = 1e-2;
-    return made;
-  }
   static format::Bundle deep(format::ElementType storage, uint32_t spacing) {
     TinyOptions tiny;
     tiny.layers = 5;
@@ -201,13 +194,13 @@ TEST_F(Handed, HasTheBitsOfTheFile) {
     for (uint32_t spacing : {1u, 2u}) {
       BundleFolder folder(deep(storage, spacing));
       for (uint32_t ahead : {0u, 1u, 3u, 20u})
-        expectSame(folder, options(), ahead, 0);
-      expectSame(folder, options(), 1, 3 * unit);
+        expectSame(folder, applyingOptions(), ahead, 0);
+      expectSame(folder, applyingOptions(), 1, 3 * unit);
     }
   for (const format::OptimizerTraits &traits : format::optimizers)
     if (!traits.projects)
-      expectSame(BundleFolder(deep(format::F32, 1)), options(static_cast<mebp_optimizer>(traits.number)), 2, 0);
-  mebp_session_options clipped = options(), spilled = options();
+      expectSame(BundleFolder(deep(format::F32, 1)), applyingOptions(static_cast<mebp_optimizer>(traits.number)), 2, 0);
+  mebp_session_options clipped = applyingOptions(), spilled = applyingOptions();
   clipped.clip = 1e-3;
   clipped.clip_recompute = true;
   spilled.spill_folder = ".";
@@ -221,7 +214,7 @@ TEST_F(Handed, IsAskedForInTheOrderThatIsForetold) {
   const std::string weights = readWhole(folder.file("weights.bin"));
   OpenBundle bundle(folder.path());
   Source source(bundle.handle, weights);
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   source.listen(given, 0);
   OpenSession session(bundle.handle, given);
   const std::vector<int32_t> ids = tinyTokens(10);
@@ -248,7 +241,7 @@ TEST_F(Handed, AFailureAtAnyCallEndsTheStep) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE("at call " + std::to_string(at));
       Source source(bundle.handle, weights);
-      mebp_session_options given = options();
+      mebp_session_options given = applyingOptions();
       given.return_gradients = keeps;
       source.listen(given, 1);
       source.failsAt = at;

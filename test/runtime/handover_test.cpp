@@ -98,12 +98,6 @@ private:
 
 class Handover : public BundleTest {
 protected:
-  mebp_session_options options() {
-    mebp_session_options made = defaultOptions();
-    made.return_gradients = false;
-    made.learning_rate = 1e-2;
-    return made;
-  }
   mebp_code step(mebp_session *session, uint64_t seed, uint32_t batches, mebp_step_result &result) {
     const std::vector<int32_t> ids = tinyTokens(20, seed);
     const mebp_batch all[] = {{ids.data(), ids.data(), 2, 5}, {ids.data() + 10, ids.data() + 10, 2, 5}};
@@ -137,7 +131,7 @@ TEST_F(Handover, GivesTheBitsOfAStepThatNobodyIsToldOf) {
     for (uint32_t out : {0u, 1u, 5u})
       for (uint32_t atOnce : {1u, 4u}) {
         SCOPED_TRACE(std::string(traits.name) + ", out " + std::to_string(out) + ", at once " + std::to_string(atOnce));
-        mebp_session_options given = options();
+        mebp_session_options given = applyingOptions();
         given.optimizer = static_cast<mebp_optimizer>(traits.number);
         given.gradients_out = 0;
         mebp_session_options listening = given;
@@ -157,7 +151,7 @@ TEST_F(Handover, GivesTheBitsOfAStepThatNobodyIsToldOf) {
 }
 
 TEST_F(Handover, HoldsWhereGradientsAreKeptClippedOrSummed) {
-  mebp_session_options kept = options(), clipped = options(), summed = options();
+  mebp_session_options kept = applyingOptions(), clipped = applyingOptions(), summed = applyingOptions();
   kept.return_gradients = true;
   clipped.clip = 0.05;
   summed.accumulate = true;
@@ -168,7 +162,7 @@ TEST_F(Handover, HoldsWhereGradientsAreKeptClippedOrSummed) {
 }
 
 TEST_F(Handover, AppliesWhatItWasChangedTo) {
-  mebp_session_options halved = options(), slow = options();
+  mebp_session_options halved = applyingOptions(), slow = applyingOptions();
   halved.optimizer = slow.optimizer = MEBP_SGD;
   slow.learning_rate = halved.learning_rate / 2;
   Giver giver(2);
@@ -189,7 +183,7 @@ TEST_F(Handover, AFailureEndsTheStep) {
   for (bool accumulates : {false, true})
     for (int at = 0; at < count; ++at) {
       SCOPED_TRACE("at call " + std::to_string(at));
-      mebp_session_options given = options();
+      mebp_session_options given = applyingOptions();
       given.accumulate = accumulates;
       Giver giver(1);
       giver.failsAt = at;
@@ -211,7 +205,7 @@ TEST_F(Handover, AFailureEndsTheStep) {
 
 TEST_F(Handover, RefusesWhatHasNoGradients) {
   mebp_session *made = nullptr;
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   given.gradients_out = 1;
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "gradients_out is for on_gradient");
   Giver giver(1);
@@ -222,7 +216,7 @@ TEST_F(Handover, RefusesWhatHasNoGradients) {
   given.clip = 1;
   given.clip_recompute = true;
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "leave it out with clip_recompute");
-  OpenSession session(bundle.handle, options());
+  OpenSession session(bundle.handle, applyingOptions());
   expectRefusal(mebp_session_give_gradient(session.handle, 0, &error), "has not been taken, or has been given back");
 }
 
@@ -248,7 +242,7 @@ struct Norm {
 
 TEST_F(Handover, TellsOfTheNormByTiles) {
   Norm norm;
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   given.clip = 1e-3;
   mebp_session_options listening = given;
   norm.listen(listening);
@@ -266,7 +260,7 @@ TEST_F(Handover, TellsOfTheNormByTiles) {
 TEST_F(Handover, ClipsByTheNormThatItIsGiven) {
   Norm norm;
   norm.factor = 4;
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   given.optimizer = MEBP_SGD;
   given.clip = 1e-3;
   mebp_session_options listening = given;
@@ -286,7 +280,7 @@ TEST_F(Handover, ClipsByTheNormThatItIsGiven) {
 TEST_F(Handover, AFailureOfTheNormChangesNothing) {
   Norm norm;
   norm.code = MEBP_IO;
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   mebp_session *made = nullptr;
   norm.listen(given);
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error),
@@ -304,7 +298,7 @@ TEST_F(Handover, AFailureOfTheNormChangesNothing) {
 // Each block more that may be out takes the memory of one block's gradients.
 TEST_F(Handover, TakesItsMemory) {
   Giver giver(1);
-  mebp_session_options none = options(), one = options(), two = options();
+  mebp_session_options none = applyingOptions(), one = applyingOptions(), two = applyingOptions();
   for (mebp_session_options *each : {&none, &one, &two})
     giver.listen(*each);
   one.gradients_out = 1;

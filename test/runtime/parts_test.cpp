@@ -130,13 +130,6 @@ private:
 
 class Parts : public BundleTest {
 protected:
-  static mebp_session_options options(mebp_optimizer optimizer = MEBP_ADAMW) {
-    mebp_session_options made = defaultOptions();
-    made.return_gradients = false;
-    made.optimizer = optimizer;
-    made.learning_rate = 1e-2;
-    return made;
-  }
   // Halves of a text: of one session its two micro-batches, of the others a batch each. Means of as many labels, so
   // that the average of both is the mean of all, but for a factor that is a power of two.
   void expectOneSessionsBits(const mebp_session_options &given) {
@@ -170,7 +163,7 @@ TEST_F(Parts, GiveOneSessionsBits) {
     if (traits.projects || traits.forwardOnly)
       continue;
     SCOPED_TRACE(traits.name);
-    mebp_session_options applied = options(static_cast<mebp_optimizer>(traits.number)), clipped = applied,
+    mebp_session_options applied = applyingOptions(static_cast<mebp_optimizer>(traits.number)), clipped = applied,
                          returned = applied, summed = applied;
     clipped.clip = 1e-3;
     returned.return_gradients = true;
@@ -191,7 +184,7 @@ TEST_F(Parts, TakeTheMemoryOfWhatTheyOwn) {
   mebp_bundle_get_info(opened.handle, &info, nullptr);
   std::unique_ptr<bool[]> owned[parts] = {std::make_unique<bool[]>(info.trainables),
                                           std::make_unique<bool[]>(info.trainables)};
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   given.clip = 1;
   const uint64_t whole = mebp_session_memory_bytes(opened.handle, &given);
   given.on_norm = [](void *, const double *, uint64_t, double *) { return MEBP_OK; };
@@ -212,7 +205,7 @@ TEST_F(Parts, TakeTheMemoryOfWhatTheyOwn) {
 }
 
 TEST_F(Parts, AreContinuedFromTheirOwnStates) {
-  mebp_session_options given = options();
+  mebp_session_options given = applyingOptions();
   Pair first(bundle.handle, given), second(bundle.handle, given);
   const std::vector<int32_t> ids = tinyTokens(10);
   auto step = [&](uint32_t, mebp_session *session, mebp_error *failed) {
@@ -243,21 +236,21 @@ TEST_F(Parts, AreContinuedFromTheirOwnStates) {
 TEST_F(Parts, RefuseWhatTheyCannotBe) {
   bool none[64] = {};
   mebp_session *made = nullptr;
-  mebp_session_options given = options(MEBP_MEZO);
+  mebp_session_options given = applyingOptions(MEBP_MEZO);
   given.owned = none;
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "leave it out where there are none");
-  given = options();
+  given = applyingOptions();
   given.owned = none;
   given.clip = 1;
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "give on_norm, or leave out clip");
   expectRefusal(mebp_bundle_own_part(bundle.handle, 2, 2, none, &error), "part 2 does not exist; there are 2");
   expectRefusal(mebp_bundle_own_part(bundle.handle, 0, 0, none, &error), "part 0 does not exist");
-  OpenSession session(bundle.handle, options());
+  OpenSession session(bundle.handle, applyingOptions());
   void *values = nullptr;
   uint64_t bytes = 0;
   expectRefusal(mebp_session_trainable_values(session.handle, "other", &values, &bytes, &error),
                 "there is no trainable 'other'", MEBP_NOT_FOUND);
-  given = options();
+  given = applyingOptions();
   given.spill_folder = ".";
   given.state_in_file = true;
   OpenSession filed(bundle.handle, given);

@@ -40,33 +40,24 @@ template <typename Value> CLI::Option *addShared(CLI::App &app, const std::strin
     return app.add_option("--" + name, value, help);
 }
 
-/// Those of a group that are handed on as they stand, in the table's order.
-void declareListed(CLI::App &app, const char *group, Options &options) {
-  for (const format::OptionText &row : format::options) {
-    auto declare = [&](std::string_view field, auto &value) {
-      using Value = std::decay_t<decltype(value)>;
-      if (nameField(row.name) != field)
-        return;
-      CLI::Option *option = nullptr;
-      if constexpr (std::is_same_v<Value, bool>) {
-        option = addShared(app, row.name, value);
-      } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::optional<uint64_t>>) {
-        option = addShared(app, row.name, value);
-        if constexpr (std::is_arithmetic_v<Value>)
-          option->capture_default_str();
-        if constexpr (std::is_same_v<Value, int64_t>)
-          if (std::isfinite(row.least))
-            option->check(CLI::Range(static_cast<int64_t>(row.least), static_cast<int64_t>(row.most)));
-        if constexpr (std::is_same_v<Value, double>)
-          if (row.least == 0)
-            option->check(CLI::NonNegativeNumber);
-      }
-      if (option && row.isChosen)
-        option->excludes(app.get_option("--memory-budget"), app.get_option("--frontier"));
-    };
-    if (row.group && std::string_view(group) == row.group)
-      visitOptions(options, declare);
-  }
+/// Those of a group that are handed on as they stand.
+void declareListed(CLI::App &app, std::string_view group, Options &options) {
+  visitListed(options, [&](const format::OptionText &row, auto &value) {
+    using Value = std::decay_t<decltype(value)>;
+    if (group != row.group)
+      return;
+    CLI::Option *option = addShared(app, row.name, value);
+    if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>)
+      option->capture_default_str();
+    if constexpr (std::is_same_v<Value, int64_t>)
+      if (std::isfinite(row.least))
+        option->check(CLI::Range(static_cast<int64_t>(row.least), static_cast<int64_t>(row.most)));
+    if constexpr (std::is_same_v<Value, double>)
+      if (row.least == 0)
+        option->check(CLI::NonNegativeNumber);
+    if (row.isChosen)
+      option->excludes(app.get_option("--memory-budget"), app.get_option("--frontier"));
+  });
 }
 
 void declareShape(CLI::App &app, Compilation &out) {

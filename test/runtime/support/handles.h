@@ -22,6 +22,15 @@ inline mebp_session_options defaultOptions() {
   return options;
 }
 
+// Of steps that apply each gradient at once, and move far enough to be seen.
+inline mebp_session_options applyingOptions(mebp_optimizer optimizer = MEBP_ADAMW) {
+  mebp_session_options options = defaultOptions();
+  options.return_gradients = false;
+  options.optimizer = optimizer;
+  options.learning_rate = 1e-2;
+  return options;
+}
+
 struct OpenBundle {
   explicit OpenBundle(const std::string &path) { code = mebp_bundle_open(path.c_str(), &handle, &error); }
   OpenBundle(const OpenBundle &) = delete;
