@@ -33,7 +33,7 @@ class Option(NamedTuple):
 
     @property
     def python(self) -> str:
-        return self.called.replace("-", "_")
+        return _underscored(self.called)
 
     @property
     def camel(self) -> str:
@@ -42,7 +42,20 @@ class Option(NamedTuple):
 
     @property
     def says(self) -> str:
-        return self.help + (f" (default: {self.standard})" if self.standard else "")
+        return _with_default(self.help, self.standard)
+
+    @property
+    def may_lack(self) -> bool:
+        """In Kotlin and Swift, whether it may have no value."""
+        return self.kind != "flag" and self.field != "optimizer" and not (self.kind == "number" and self.standard)
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _with_default(help: str, standard: str) -> str:
+    return help + (f" (default: {standard})" if standard else "")
 
 
 def _number(text: str) -> str:
@@ -76,7 +89,7 @@ def python_arguments(rows: list[Option]) -> str:
 
 
 def python_lines(rows: list[Option]) -> str:
-    return "".join(_line(row.python, row.help, row.standard, 8) for row in rows)
+    return "".join(_line(row.python, row.says, 8) for row in rows)
 
 
 def python_session(rows: list[Option]) -> str:
@@ -95,7 +108,11 @@ class Compiled(NamedTuple):
 
     @property
     def python(self) -> str:
-        return self.name.replace("-", "_")
+        return _underscored(self.name)
+
+    @property
+    def says(self) -> str:
+        return _with_default(self.help, self.standard)
 
     @property
     def type(self) -> str:
@@ -115,7 +132,7 @@ def python_compile(rows: list[Compiled]) -> str:
         for row in rows
     )
     text = _between(text, "    seed: int = 0,\n", ") -> None:", arguments)
-    lines = "".join(_line(row.python, row.help, row.standard, 4) for row in rows)
+    lines = "".join(_line(row.python, row.says, 4) for row in rows)
     return _between(text, "as it stands, by docs/write_options.py:\n", "\n    Raises", lines)
 
 
@@ -125,9 +142,8 @@ def python_compile_options(rows: list[Compiled]) -> str:
     return _between(text, "as they stand, by docs/write_options.py.\n", "\n    @staticmethod", fields)
 
 
-def _line(name: str, help: str, standard: str, indent: int) -> str:
+def _line(name: str, says: str, indent: int) -> str:
     """Of a docstring."""
-    says = help + (f" (default: {standard})" if standard else "")
     first, rest = " " * indent, " " * (indent + 4)
     filled = textwrap.fill(
         f"{name}: {says}", _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
@@ -141,19 +157,22 @@ def _between(text: str, before: str, behind: str, new: str) -> str:
 
 
 class Language(NamedTuple):
-    """How fields are declared: of each kind its type, and the values that stand for nothing and for true or false."""
+    """How fields are declared."""
 
-    types: dict[str, str]
+    nothing: str  # the value of one that has none
+    types: dict[str, str]  # of each kind
     field: Callable[[str, str, str], str]  # of name, type and value
     comment: Callable[[str], str]
 
 
 _KOTLIN = Language(
+    "null",
     {"flag": "Boolean", "count": "Int", "number": "Double", "size": "Long", "path": "String", "choice": "String"},
     lambda name, kind, value: f"    val {name}: {kind} = {value},\n",
     lambda text: textwrap.fill(f"/** {text} */", _WIDTH, initial_indent="    ", subsequent_indent="     * ") + "\n",
 )
 _SWIFT = Language(
+    "nil",
     {"flag": "Bool", "count": "UInt32", "number": "Double", "size": "UInt64", "path": "String", "choice": "String"},
     lambda name, kind, value: f"  public var {name}: {kind}" + ("" if value == "nil" else f" = {value}") + "\n",
     lambda text: textwrap.fill(text, _WIDTH, initial_indent="  /// ", subsequent_indent="  /// ") + "\n",
@@ -162,28 +181,25 @@ _SWIFT = Language(
 _OWN = ("beta1", "beta2", "epsilon", "momentum")
 
 
-def _declarations(rows: list[Option], language: Language, nothing: str, optimizer: str) -> str:
+def _declarations(rows: list[Option], language: Language, optimizer: str) -> str:
     def declared(row: Option) -> str:
         comment = language.comment(row.says[0].upper() + row.says[1:] + ".")
         if row.field == "optimizer":
             return comment + language.field("optimizer", "Optimizer", optimizer)
-        kind, value = language.types[row.kind], nothing
-        if row.kind == "flag":
-            value = "false"
-        elif row.kind == "number" and row.standard:
-            value = _number(row.standard)
-        return comment + language.field(row.camel, kind + ("?" if value == nothing else ""), value)
+        kind = language.types[row.kind]
+        if row.may_lack:
+            return comment + language.field(row.camel, f"{kind}?", language.nothing)
+        return comment + language.field(row.camel, kind, "false" if row.kind == "flag" else _number(row.standard))
 
     number = language.types["number"] + "?"
-    own = [language.field(name, number, nothing) for name in _OWN]
-    says = language.comment("Of the optimizers that have them; null: the optimizer's own.".replace("null", nothing))
+    own = [language.field(name, number, language.nothing) for name in _OWN]
+    says = language.comment(f"Of the optimizers that have them; {language.nothing}: the optimizer's own.")
     return "".join([*map(declared, rows), says, *own])
 
 
-def _texts(rows: list[Option], pair: Callable[[str, str, str], str]) -> str:
-    """`pair` is of the name, the field that has it, and what it is."""
-    known = [(row.field, row.camel, row.field if row.field == "optimizer" else row.kind) for row in rows]
-    return "".join(pair(*one) for one in [*known, *((name, name, "number") for name in _OWN)])
+def _texts(rows: list[Option], pair: Callable[[Option], str]) -> str:
+    own = [Option(name, name, "number", "", "") for name in _OWN]
+    return "".join(map(pair, [*rows, *own]))
 
 
 def _optimizers() -> list[str]:
@@ -191,10 +207,11 @@ def _optimizers() -> list[str]:
 
 
 def kotlin(rows: list[Option]) -> str:
-    written = {"optimizer": "{}.text", "size": '{}?.let {{ "${{it}}B" }}'}
-    texts = _texts(
-        rows, lambda name, field, kind: f'            "{name}" to {written.get(kind, "{}").format(field)},\n'
-    )
+    def pair(row: Option) -> str:
+        text = f'{row.camel}?.let {{ "${{it}}B" }}' if row.kind == "size" else row.camel
+        return f'            "{row.field}" to {"optimizer.text" if row.field == "optimizer" else text},\n'
+
+    texts = _texts(rows, pair)
     names = ", ".join(f'{name.upper()}("{name}")' for name in _optimizers())
     return f"""\
 // SPDX-License-Identifier: Apache-2.0
@@ -207,7 +224,7 @@ enum class Optimizer(internal val text: String) {{
 
 /** What mebp.h calls mebp_session_options, with its defaults. */
 data class SessionOptions(
-{_declarations(rows, _KOTLIN, "null", "Optimizer.ADAMW")}\
+{_declarations(rows, _KOTLIN, "Optimizer.ADAMW")}\
     /** Others that the optimizer has of its own, by their names on command lines: numbers, or text such as "svd". */
     val optimizerOptions: Map<String, Any> = emptyMap()
 ) {{
@@ -225,15 +242,15 @@ data class SessionOptions(
 
 
 def swift(rows: list[Option]) -> str:
-    written = {"optimizer": "{}.rawValue", "path": "{}", "choice": "{}", "flag": "String({})"}
-
-    def pair(name: str, field: str, kind: str) -> str:
-        text = written.get(kind, "{}.map {{ String($0) }}").format(field)
-        if kind == "number" and field in ("learningRate", "weightDecay"):
-            text = f"String({field})"
-        if kind == "size":
-            text = f'{field}.map {{ "\\($0)B" }}'
-        return f'      ("{name}", {text}),\n'
+    def pair(row: Option) -> str:
+        text = f"{row.camel}.map {{ String($0) }}" if row.may_lack else f"String({row.camel})"
+        if row.field == "optimizer":
+            text = "optimizer.rawValue"
+        elif row.kind in ("path", "choice"):
+            text = row.camel
+        elif row.kind == "size":
+            text = f'{row.camel}.map {{ "\\($0)B" }}'
+        return f'      ("{row.field}", {text}),\n'
 
     names = ", ".join(_optimizers())
     return f"""\
@@ -248,7 +265,7 @@ public struct SessionOptions: Sendable {{
     case {names}
   }}
 
-{_declarations(rows, _SWIFT, "nil", ".adamw")}\
+{_declarations(rows, _SWIFT, ".adamw")}\
   /// Others that the optimizer has of its own, by their names on command lines, as text: ["betas": "0.9,0.99"].
   public var optimizerOptions: [String: String] = [:]
 

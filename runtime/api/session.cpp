@@ -39,8 +39,7 @@ static SessionBytes bytesOf(const mebp_bundle *bundle, const mebp_session_option
   Result<MemoryCheck> check = MemoryCheck::make((*backend)->followsPlacements());
   if (!check.ok())
     return {};
-  layout::Choice choice = choiceOf(content, followed, **backend);
-  choice.isApart = check->isApart();
+  const layout::Choice choice = choiceOf(content, followed, **backend, *check);
   return {layout::planSession(layout::factsOf(content), choice).total(), plannedDeviceBytes(content.plan(), choice)};
 }
 

@@ -27,8 +27,7 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
   if (!checked.ok())
     return checked.status();
   check = *checked;
-  layout::Choice choice = choiceOf(opened.content(), given, *backend);
-  choice.isApart = check.isApart();
+  const layout::Choice choice = choiceOf(opened.content(), given, *backend, check);
   std::vector<layout::Border> borders;
   layout::Layout layout;
   { // Facts take as much as what programs are bound to, and are gone before that.

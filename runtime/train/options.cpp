@@ -210,7 +210,8 @@ bool isForwardOnly(const mebp_session_options &options) {
   return options.forward_only || options.generate_only || (options.optimizer == MEBP_MEZO && !options.return_gradients);
 }
 
-layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend) {
+layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend,
+                        const MemoryCheck &check) {
   layout::Choice choice;
   choice.optimizer = format::findOptimizer(options.optimizer);
   choice.state = {options.momentum != 0};
@@ -231,6 +232,7 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   choice.returnsGradients = options.return_gradients;
   choice.placesValues = !backend.followsPlacements();
   choice.workspace = backend.workspaceBytes();
+  choice.isApart = check.isApart();
   return choice;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/core/status.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/routes.h"
+#include "runtime/train/memory_check.h"
 
 namespace mebp {
 
@@ -28,7 +29,8 @@ bool isForwardOnly(const mebp_session_options &options);
 void log(const mebp_session_options &options, mebp_log_level level, const std::string &line);
 
 // What a session's memory follows from. Takes options as followPlan gives them.
-layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend);
+layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options &options, const Backend &backend,
+                        const MemoryCheck &check);
 // What the plan has, beside the weights, for a device with memory of its own.
 uint64_t plannedDeviceBytes(const format::Plan &plan, const layout::Choice &choice);
 
