@@ -140,6 +140,7 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   if (auto classes = module->getAttrOfType<ArrayAttr>("mebp.classes"))
     for (auto name : classes.getAsRange<StringAttr>())
       model.add_classes(name.str());
+  model.set_text_part(getText(module, "mebp.text_part"));
   RankedTensorType checkpoint = getCheckpointType(module);
   model.set_hidden(checkpoint.getDimSize(1));
   model.set_batch(options.shape.batch);

@@ -122,6 +122,8 @@ LogicalResult GraphImporter::finish() {
     set("mebp.classes", builder.getStrArrayAttr(SmallVector<StringRef>(classes.begin(), classes.end())));
   }
   set("mebp.vocabulary", builder.getI64IntegerAttr(vocabulary));
+  if (StringRef part = file.getMetadata("mebp.text_part"); !part.empty())
+    set("mebp.text_part", builder.getStringAttr(part));
   if (auto limit = file.getMetadataNumber("mebp.sequence_limit"))
     set("mebp.sequence_limit", builder.getI64IntegerAttr(*limit));
   return success();

@@ -16,6 +16,8 @@ from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.files import open_regular
 
+_BLOCK = 1 << 22
+
 
 def write_tensors(
     path: Path,
@@ -59,9 +61,33 @@ def make_header(
         end = offset + element.bytes * int(np.prod(shape))
         header[name] = {"dtype": element.safetensors, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
+    return _as_header(header)
+
+
+def _as_header(header: Mapping[str, object]) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8
     return struct.pack("<Q", len(text)) + text
+
+
+def copy_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Writes tensors of other files as they lie there, whatever their types."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, tensor in tensors.items():
+        end = offset + tensor.length
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
+    with path.open("wb") as file:
+        file.write(_as_header(header))
+        for tensor in tensors.values():
+            with open_regular(tensor.file, "download it again") as source:
+                source.seek(tensor.offset)
+                left = tensor.length
+                while left and (block := source.read(min(left, _BLOCK))):
+                    file.write(block)
+                    left -= len(block)
+            if left:
+                raise Error(f"{tensor.file}: became shorter while it was read; download it again")
 
 
 def read_tensors(path: Path, advice: str) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
+from mebp.exporter.text_parts import TextPart, config_alone, text_part_named
 from mebp.files import check_space, new_folder
 from mebp.model_folder import copy_files, model_config
 from mebp.tensor_file import each_tensor, write_tensors
@@ -66,7 +67,9 @@ class TrainedModel:
         self.check_space(output)
         matrices = {kind for shape, kind in zip(self.shapes, self._types, strict=True) if len(shape) > 1}
         config = model_config(self.bundle / "tokenizer" / "config.json", "bf16" if matrices == {"bf16"} else "f32")
-        names = [stored_name([weight["name"], *weight["aliases"]]) for weight in self.description["weights"]]
+        if self._part is not None:
+            config = config_alone(config)
+        names = list(self._names)
         tensors = (self.read(index) for index in range(len(names)))
         with new_folder(output, "nothing was, choose another place", replace) as folder:
             copy_files(self.bundle / "tokenizer", folder)
@@ -77,10 +80,20 @@ class TrainedModel:
     def read_trained(self, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
         """Name and values, in float32, of each trained weight in what `write` has left there, one after another."""
         trained = {tensor["name"] for tensor in self.description["trainables"]}
-        names = {stored_name([weight["name"], *weight["aliases"]]): weight["name"]
-                 for weight in self.description["weights"] if weight["name"] in trained}  # fmt: skip
+        names = {name: weight for name, weight in self._names.items() if weight in trained}
         for name, values in each_tensor(folder / MODEL_FILE, "the best model is gone; train again", names):
             yield names[name], values
+
+    @property
+    def _part(self) -> TextPart | None:
+        return text_part_named(self.description["model"]["text_part"])
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """In the folder, and in the bundle. What is the text of a model that takes more is a model of its own there."""
+        called = self._part.text_name if self._part else str
+        return {called(stored_name([weight["name"], *weight["aliases"]])): weight["name"]
+                for weight in self.description["weights"]}  # fmt: skip
 
     @property
     def _types(self) -> list[str]:

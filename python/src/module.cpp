@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -14,6 +15,7 @@
 #include "format/objectives.h"
 #include "format/optimizers.h"
 #include "format/option_help.h"
+#include "format/target_modules.h"
 #include "format/tensor_names.h"
 #include "platform/free_memory.h"
 
@@ -262,6 +264,10 @@ NB_MODULE(_runtime, module) {
              "Compares a device's kernels with the CPU's; what was found, as JSON.");
   module.def("lora_factors", &mebp::python::loraFactors, nanobind::arg("weight"),
              "PEFT's names of the two factors that LoRA adds to a weight.");
+  module.def("target_pattern", &mebp::format::targetPattern, nanobind::arg("part"), nanobind::arg("names"),
+             "PEFT's target_modules for layers of these names in a part of a model.");
+  module.def("names_of_target_pattern", &mebp::format::namesOfTargetPattern, nanobind::arg("text"),
+             "The names in what target_pattern makes; None where it is another pattern.");
   module.def("calibrate", &mebp::python::calibrate, nanobind::arg("device"), nanobind::arg("threads"),
              nanobind::arg("quick"), "Times a device's kernels; the file that mebpc --rates reads.");
   nanobind::set_leak_warnings(false); // a thread that lasts to the end keeps its session

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/target_modules.h"
 #include "format/tasks.h"
 #include "format/tensor_names.h"
 #include "runtime/adapter/kinds.h"
@@ -54,6 +55,14 @@ static std::pair<std::string, std::string> splitCommit(const std::string &name) 
   return {name.substr(0, at), name.substr(at + 1)};
 }
 
+// Of a part of a model a pattern, so that PEFT leaves what is beside it alone.
+static nlohmann::ordered_json targetModules(const format::Model &model) {
+  const auto &names = model.lora().target_modules();
+  if (model.text_part().empty())
+    return names;
+  return format::targetPattern(model.text_part(), {names.begin(), names.end()});
+}
+
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
   double alpha = decimalOf(lora.alpha());
@@ -69,7 +78,7 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
                  {"lora_dropout", 0.0},
                  {"bias", "none"},
-                 {"target_modules", lora.target_modules()},
+                 {"target_modules", targetModules(bundle.model())},
                  {"fan_in_fan_out", hasTransposedTarget(bundle)},
                  {"inference_mode", true},
                  {"init_lora_weights", true},
@@ -86,14 +95,18 @@ std::string adapterConfig(const format::Bundle &bundle) {
 //
 // base_model_name_or_path is one of them: the same model goes by a hub id, a folder of any name, or a hash in a cache,
 // so another name is no sign of another model. Another shape of its tensors is.
-static constexpr const char *harmless[] = {
-    "auto_mapping",    "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
-    "exclude_modules", "inference_mode",          "loftq_config", "lora_dropout",        "lora_ga_config",
-    "megatron_config", "megatron_core",           "peft_version", "qalora_group_size",   "revision",
-    "runtime_config",  "target_modules",          "task_type",    "velora_config"};
+static constexpr const char *harmless[] = {"auto_mapping",    "base_model_name_or_path",
+                                           "corda_config",    "ensure_weight_tying",
+                                           "eva_config",      "exclude_modules",
+                                           "inference_mode",  "loftq_config",
+                                           "lora_dropout",    "lora_ga_config",
+                                           "megatron_config", "megatron_core",
+                                           "peft_version",    "qalora_group_size",
+                                           "revision",        "runtime_config",
+                                           "task_type",       "velora_config"};
 // Fields that are checked by their value.
-static constexpr const char *checked[] = {"bias", "fan_in_fan_out",   "init_lora_weights", "lora_alpha", "peft_type",
-                                          "r",    "target_parameters"};
+static constexpr const char *checked[] = {"bias", "fan_in_fan_out", "init_lora_weights", "lora_alpha", "peft_type",
+                                          "r",    "target_modules", "target_parameters"};
 
 template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -151,6 +164,25 @@ static Status checkInitialisation(const Json &config) {
                  shown(kind));
 }
 
+// Which layers are adapted is what the file has tensors of, so any names will do.
+static Status checkTargetModules(const Json &config) {
+  if (!config.contains("target_modules") || !isUsed(config["target_modules"]))
+    return Status();
+  const Json &targets = config["target_modules"];
+  const auto isText = [](const Json &name) { return name.is_string(); };
+  if (targets.is_array() && std::all_of(targets.begin(), targets.end(), isText))
+    return Status();
+  if (targets.is_string()) {
+    const std::string &text = targets.get_ref<const std::string &>();
+    if (text == "all-linear" || format::namesOfTargetPattern(text))
+      return Status();
+  }
+  return failure(MEBP_UNSUPPORTED,
+                 "target_modules is '%s', a pattern that is not read; put in its place a list of the layers' names, "
+                 "such as [\"q_proj\", \"v_proj\"]",
+                 shown(targets.is_string() ? targets.get_ref<const std::string &>() : targets.dump()));
+}
+
 std::vector<std::string> targetParametersOf(const std::string &text) {
   Json config = parseJson(text);
   std::vector<std::string> found;
@@ -203,6 +235,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (config.contains("fan_in_fan_out") && isUsed(config["fan_in_fan_out"]) && !hasTransposedTarget(bundle))
     return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
                                       "an adapter of the same base model");
+  if (Status status = checkTargetModules(config); !status.ok())
+    return status;
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;
   const format::AdapterTraits &kind = kindOf(bundle);

@@ -34,6 +34,7 @@ static Json describeModel(const format::Model &model) {
           {"activation", nameOf(model.activation())},
           {"task", format::taskOf(model).name},
           {"classes", model.classes()},
+          {"text_part", model.text_part()},
           {"router_aux_loss_coef", model.router_aux_loss_coef()},
           {"lora",
            {{"rank", model.lora().rank()},

@@ -98,7 +98,7 @@ inline constexpr SessionOption sessionOptions[] = {
 // Of a whole number that has a row.
 constexpr uint32_t mostOf(uint32_t mebp_session_options::*field) {
   for (const SessionOption &option : sessionOptions)
-    if (const auto *number = std::get_if<uint32_t mebp_session_options::*>(&option.field); number && *number == field)
+    if (option.field == SessionOption::Field(field))
       return option.most;
   return 0;
 }

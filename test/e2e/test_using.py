@@ -216,19 +216,26 @@ def test_a_strangers_folder_takes_a_base(own, trained, capsys):
     assert said(capsys, "generate", trained / "tiny", "--lora-rank", 4, *rest)[0]
 
 
+_BY_BUNDLE = "give --base NAME.mebp, a bundle for it"
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"r": "4"}, "does not say r, lora_alpha and target_modules"),
-        ({"target_modules": "(a+)+"}, "does not say r, lora_alpha and target_modules"),
-        ({"target_modules": ["--weights", "/etc"]}, "target_modules are not names of layers"),
+        ({"r": "4"}, f"does not say r, lora_alpha and target_modules; {_BY_BUNDLE}"),
+        (
+            {"target_modules": "(a+)+"},
+            "target_modules is '(a+)+', a pattern that is not read; put in its place a list of the layers' names, such "
+            'as ["q_proj", "v_proj"]',
+        ),
+        ({"target_modules": ["--weights", "/etc"]}, f"target_modules are not names of layers; {_BY_BUNDLE}"),
     ],
 )
 def test_settings_of_a_stranger_are_no_options(own, trained, capsys, settings, why):
     file = own / "adapter" / "adapter_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
     line = refusal_in_process(capsys, "generate", own / "adapter", "--base", trained / "tiny", "--prompt", "x")
-    assert line == f"mebp: {file}: {why}; give --base NAME.mebp, a bundle for it\n"
+    assert line == f"mebp: {file}: {why}\n"
 
 
 def test_a_build_holds_the_cache_to_its_limit(own, trained, capsys, monkeypatch):

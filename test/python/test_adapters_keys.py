@@ -76,8 +76,6 @@ PREFIXES = {
     **{title: f"{prefix}model." for title, prefix in ODD.items()},
     "bare": "base_model.model.",
     "bare without a prefix": "",
-    "of a model that sees": "base_model.model.model.language_model.",
-    "of an older model that sees": "base_model.model.language_model.model.",
 }
 
 

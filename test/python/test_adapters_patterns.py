@@ -123,7 +123,7 @@ def test_a_hostile_pattern_is_refused_with_file_and_key(tmp_path):
 def test_what_is_not_matched_takes_no_time(tmp_path):
     """Tensors have their ranks, and are those of the modules that are meant."""
     hostile = "(.*.*)*" * 50 + "$"
-    others = ("target_modules", "exclude_modules", "layers_pattern")
+    others = ("exclude_modules", "layers_pattern")
     folder = saved(tmp_path / "adapter", rank_pattern={hostile: 4}, **dict.fromkeys(others, hostile))
     started = time.thread_time()
     assert {layer.rank for layer in read_peft(folder).layers.values()} == {2}

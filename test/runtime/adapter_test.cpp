@@ -253,12 +253,41 @@ TEST_F(AdapterTest, TakesWhatChangesNothing) {
   std::string settings = readWhole(config);
   writeWhole(config, settings.substr(0, settings.rfind('}')) +
                          R"(, "rank_pattern": {}, "modules_to_save": null, "layers_pattern": null, "peft_version": "9",
-                            "base_model_name_or_path": "/another/name", "lora_dropout": 0.1, "target_modules": "x",
+                            "base_model_name_or_path": "/another/name", "lora_dropout": 0.1, "target_modules": ["x"],
                             "qalora_group_size": 16, "init_lora_weights": "gaussian", "not_known_yet": false})");
   OpenSession fresh(bundle.handle);
   mebp_error error = {};
   ASSERT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
   EXPECT_EQ(trainablesOf(bundle.handle, fresh.handle), trainablesOf(bundle.handle, session.handle));
+}
+
+TEST_F(AdapterTest, TakesNoPatternOfLayersButItsOwn) {
+  const std::string settings = readWhole(config);
+  auto load = [&](const std::string &targets) {
+    writeWhole(config, settings.substr(0, settings.rfind('}')) + R"(, "target_modules": )" + targets + "}");
+    OpenSession fresh(bundle.handle);
+    mebp_error error = {};
+    return mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error) == MEBP_OK ? ""
+                                                                                       : std::string(error.message);
+  };
+  EXPECT_EQ(load(R"("all-linear")"), "");
+  EXPECT_EQ(load(R"x("(?:model\\.text\\.(?:.+\\.)?)?(?:proj|other)")x"), "");
+  for (const char *targets : {R"("proj")", R"(".*proj")", "7", R"({"proj": 1})", R"(["proj", 1])"})
+    EXPECT_NE(load(targets).find("target_modules is"), std::string::npos) << targets;
+}
+
+TEST_F(AdapterTest, NamesLayersOfATextPartByAPattern) {
+  format::Bundle text = tinyBundle({});
+  text.mutable_model()->set_text_part("model.language_model");
+  BundleFolder part(text);
+  OpenBundle opened(part.path());
+  OpenSession own(opened.handle);
+  const std::string folder = part.path() + "/adapter";
+  mebp_error error = {};
+  ASSERT_EQ(mebp_session_save_adapter(own.handle, folder.c_str(), &error), MEBP_OK) << error.message;
+  const std::string expected = R"x("(?:model\\.language_model\\.(?:.+\\.)?)?(?:proj)")x";
+  EXPECT_NE(readWhole(folder + "/adapter_config.json").find(expected), std::string::npos);
+  EXPECT_EQ(mebp_session_load_adapter(own.handle, folder.c_str(), &error), MEBP_OK) << error.message;
 }
 
 TEST_F(AdapterTest, TakesTransposedLayersWhereTheBundleHasThem) {

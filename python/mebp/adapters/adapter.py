@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mebp.errors import Error
+from mebp.exporter.text_parts import TextPart
 
 _LAYER = re.compile(r"(.+\.(?:layers|h))\.([0-9]{1,9})\.(.+)")
 _LARGEST_SCALE = 1e30
@@ -33,11 +34,13 @@ class Layer:
 @dataclass(frozen=True)
 class Adapter:
     """`layers` are named as transformers' modules, as in model.layers.0.self_attn.q_proj; `base` is the model's name or
-    folder, if the file says it; of a hub id with its revision behind an @."""
+    folder, if the file says it; of a hub id with its revision behind an @. `part`: that the file is for a class which
+    takes more than text, and where that has its text; `layers` have the names of the text's class all the same."""
 
     source: Path
     layers: dict[str, Layer]
     base: str | None
+    part: TextPart | None = None
 
     @property
     def rank(self) -> int:

@@ -12,11 +12,13 @@ from mebp.adapters.adapter import Adapter
 from mebp.adapters.base import AskedBase, Base, OwnBase, StatedBase
 from mebp.adapters.origin import find_origin
 from mebp.errors import Error
+from mebp.exporter.text_parts import TextPart, text_config, text_part_of
 from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
 from mebp.numbers import checked
 
+CLASSES = TEXT, MULTIMODAL = "text", "multimodal"  # of a model that takes more than text
 FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
 _HEAD = "lm_head"
 _LATENT = "kv_b_proj"
@@ -39,6 +41,7 @@ def convert_adapter(
     output: str | os.PathLike[str],
     to: str,
     base: str | os.PathLike[str] | None = None,
+    for_class: str | None = None,
 ) -> Conversion:
     """Writes `adapter`, which is in any of the forms, as the new file or folder `output` in the form `to` of FORMS.
 
@@ -46,12 +49,18 @@ def convert_adapter(
     trained it on, and of any other adapter for what it says, which has to be here: nothing is fetched because an
     adapter names it. llama.cpp's form needs its
     config.json, for the number of heads; an adapted head needs it, to know whether it is tied to the embedding.
+    for_class: of a model that takes more than text, for PEFT or MLX-LM: whether what is written is for the class that
+    takes "text" alone, or for the "multimodal" one, which needs config.json, too; None for what the adapter is for.
 
     Raises mebp.Error, with nothing written, where the adapter cannot be read, `to` cannot hold it, or `output` exists.
     """
     source, output = user_path(adapter), user_path(output)
     if to not in FORMS:
         raise Error(f"--to {to}: no such form of an adapter; there is {', '.join(FORMS)}")
+    if for_class is not None and for_class not in CLASSES:
+        raise Error(f"--class {for_class}: no such class of a model; there is {' and '.join(CLASSES)}")
+    if for_class is not None and to == "gguf":
+        raise Error("--class is for PEFT and MLX-LM; llama.cpp has one name for both; leave it out")
     form = _form_of(source)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise Error(f"{output}: exists already; choose another -o")
@@ -67,8 +76,10 @@ def convert_adapter(
         return named or StatedBase(stated, source, shlex.join(words))
 
     found, known = _read(source, form, known_by)
+    if to != "gguf":
+        found = replace(found, part=_part_of(found, known, form, to, for_class))
     if to == "gguf" or _HEAD in found.layers:
-        _check_head(found, known.config)
+        _check_head(found, text_config(known.config))
     if to == "mlx" and any(name.endswith(_LATENT) for name in found.layers):
         _check_latent(found, known.config)
     config = known.config if to == "gguf" else {}
@@ -104,6 +115,19 @@ def _form_of(source: Path) -> str:
     if not (source / peft.CONFIG).is_file():
         raise Error(f"{source}: is not an adapter, for it has no {peft.CONFIG}; give an adapter's folder or GGUF file")
     return "peft" if "peft_type" in read_json(own_file(source / peft.CONFIG), "save the adapter again") else "mlx"
+
+
+def _part_of(found: Adapter, base: Base, form: str, to: str, for_class: str | None) -> TextPart | None:
+    """For which class of the model the adapter is written. MLX-LM's names say that it takes more than text, and not
+    where transformers has the text."""
+    is_whole = found.part is not None if for_class is None else for_class == MULTIMODAL
+    if not is_whole or (found.part is not None and form == to and for_class is None):
+        return found.part if is_whole else None
+    part = text_part_of(base.config)
+    if part is None:
+        kind = base.config.get("model_type")
+        raise Error(f"{found.source}: its base model, of type '{kind}', takes text alone; leave out --class multimodal")
+    return part
 
 
 def _check_head(adapter: Adapter, config: Mapping) -> None:

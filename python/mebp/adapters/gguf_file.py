@@ -8,6 +8,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, read_scale
 from mebp.errors import Error
+from mebp.exporter.text_parts import text_config
 from mebp.extras import need_packages
 from mebp.gguf.architectures import architecture_named, architecture_of
 from mebp.gguf.container import read_container
@@ -42,7 +43,7 @@ def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
     layers = {}
     for module, (a, b) in paired(file, factors).items():
         if architecture.is_paired(module):
-            order = architecture.row_order(module, len(b), config(), f"{file}")
+            order = architecture.row_order(module, len(b), text_config(config()), f"{file}")
             b = b[np.argsort(order)]
         # llama.cpp multiplies by one where alpha is zero.
         layers[module] = Layer(a, b, alpha / a.shape[0] if alpha else 1.0)
@@ -53,6 +54,7 @@ def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
     need_packages("writing GGUF", "gguf", "gguf")
     import gguf
 
+    config = text_config(config)
     architecture = architecture_of(config.get("model_type"), f"{adapter.source}")
     alpha = adapter.scale * adapter.rank
     with np.errstate(over="ignore"):

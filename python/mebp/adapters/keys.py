@@ -12,15 +12,16 @@ from pathlib import Path
 
 from mebp.errors import Error, translate_errors
 from mebp.exporter.checkpoint import read_header
+from mebp.exporter.text_parts import text_part_of_names
 from mebp.files import open_regular
 from mebp.tensor_names import PEFT_PREFIX
 
 TENSORS = "adapter_model.safetensors"
 _ADVICE = "save the adapter again"
 _NAMED = re.compile(r"(.+\.lora_[AB])\.([^.]+)\.weight")  # PEFT's keys within a model, as get_peft_model makes them
-# What models are put into: PEFT's, torch.compile's, those of parallel training, and a model that also sees.
+# What models are put into: PEFT's, torch.compile's, and those of parallel training.
 _WRAPPERS = re.compile(
-    r"(?<![^.])(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module|language_model)\."
+    r"(?<![^.])(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
 )
 _BARE = {"layers.": "model.", "h.": "transformer."}  # how modules of a base model without its head begin
 
@@ -65,6 +66,7 @@ def loadable(folder: Path, expected: Collection[str]) -> Iterator[Path]:
     odd = next((name for name, plain in names.items() if ".lora_" in plain and plain not in expected), None)
     if odd is not None:
         module = _WRAPPERS.sub("", names[odd])
+        _check_class(folder, names.values(), expected)
         right = [name for name in expected if name.endswith(f".{module}")]
         if len(right) == 1:
             _refuse(file, odd, right[0])
@@ -81,6 +83,17 @@ def loadable(folder: Path, expected: Collection[str]) -> Iterator[Path]:
             yield Path(copy)
         except Error as error:
             raise Error(str(error).replace(copy, str(folder))) from None
+
+
+def _check_class(folder: Path, names: Iterable[str], expected: Iterable[str]) -> None:
+    """Raises mebp.Error where an adapter is for another class of the bundle's model: that of its text, or the whole."""
+    own, theirs = text_part_of_names(expected), text_part_of_names(names)
+    if own != theirs:
+        kind = "multimodal" if own else "text"
+        raise Error(
+            f"{folder}: is for the class of this model that takes {'more than text' if theirs else 'text alone'}, and "
+            f"the bundle is of the other; mebp adapter convert {folder} --to peft --class {kind} -o DIR makes it fit"
+        )
 
 
 def _copy_renamed(file: Path, names: dict[str, str], copy: Path) -> None:

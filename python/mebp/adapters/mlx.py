@@ -11,6 +11,7 @@ import numpy as np
 from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
+from mebp.exporter.text_parts import text_part_of_names
 from mebp.files import check_space, own_file, read_json
 from mebp.tensor_file import read_tensors, write_tensors
 
@@ -18,6 +19,7 @@ CONFIG, TENSORS = "adapter_config.json", "adapters.safetensors"
 _ADVICE = "save the adapter again"
 # What MLX-LM calls modules otherwise than transformers does.
 _RENAMED = ("transformer.", "model.")  # of GPT-2
+_TEXT = "language_model."  # what takes more than text has its text there, whatever transformers' class is called
 _EMBEDDINGS = ("embed_tokens", "wte", "wpe")
 
 
@@ -41,13 +43,15 @@ def read_mlx(folder: Path) -> Adapter:
                         "adapter without it")  # fmt: skip
         factors.setdefault(_from_mlx(module), {})[factor[-1]] = values.T
     found = paired(folder / TENSORS, factors)
-    layers = {name: Layer(a, b, scale) for name, (a, b) in found.items()}
-    return Adapter(folder, layers, read_base(config, "model", folder / CONFIG))
+    layers = {name.removeprefix(_TEXT): Layer(a, b, scale) for name, (a, b) in found.items()}
+    part = text_part_of_names(found)
+    return Adapter(folder, layers, read_base(config, "model", folder / CONFIG), part)
 
 
 def write_mlx(adapter: Adapter, folder: Path) -> None:
     rank, scale = adapter.rank, adapter.scale
-    names = [_to_mlx(adapter.source, name) for name in adapter.layers]
+    prefix = _TEXT if adapter.part else ""
+    names = [prefix + _to_mlx(adapter.source, name) for name in adapter.layers]
     shapes = {}
     for module, layer in zip(names, adapter.layers.values(), strict=True):
         shapes[f"{module}.lora_a"] = layer.a.shape[1], rank

@@ -15,6 +15,8 @@ from mebp.adapters.keys import TENSORS, check_prefix, plain_names
 from mebp.adapters.patterns import LayerPatterns
 from mebp.errors import Error
 from mebp.exporter.naming import HubName
+from mebp.exporter.text_parts import text_part_of_names
+from mebp.extension import load_runtime
 from mebp.files import own_file, read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.tensor_file import read_tensors, write_tensors
@@ -37,6 +39,7 @@ def read_peft(folder: Path) -> Adapter:
     for name in _OTHER_KINDS:
         if config.get(name):
             raise Error(f"{folder / CONFIG}: {name} is not supported; train the adapter without it")
+    names_of_targets(config, folder / CONFIG)
     if (start := config.get("init_lora_weights")) not in _PLAIN_STARTS:
         raise Error(
             f"{folder / CONFIG}: init_lora_weights is '{shown(start)}', which changes the base weights; "
@@ -55,9 +58,28 @@ def read_peft(folder: Path) -> Adapter:
                         "the adapter without it")  # fmt: skip
         factors.setdefault(match[1], {})[match[2].lower()] = values
     alphas = _Alphas(folder / CONFIG, config)
-    layers = {name: Layer(a, b, alphas.scale(name, a.shape[0]))
+    part = text_part_of_names(factors)
+    layers = {part.text_name(name) if part else name: Layer(a, b, alphas.scale(name, a.shape[0]))
               for name, (a, b) in paired(folder / TENSORS, factors).items()}  # fmt: skip
-    return Adapter(folder, layers, _base(folder / CONFIG, config))
+    return Adapter(folder, layers, _base(folder / CONFIG, config), part)
+
+
+def names_of_targets(config: Mapping, file: Path) -> list[str] | None:
+    """What target_modules in an adapter's settings names; None where it says nothing. Which layers are adapted is what
+    the tensors say. Raises mebp.Error for a pattern, but for those that mebp writes itself."""
+    targets = config.get("target_modules")
+    if isinstance(targets, list) and all(isinstance(name, str) for name in targets):
+        return targets
+    if not targets or targets == "all-linear":
+        return [targets] if targets else None
+    is_text = isinstance(targets, str) and targets.isascii()
+    names = load_runtime().names_of_target_pattern(targets) if is_text else None
+    if names is None:
+        raise Error(
+            f"{file}: target_modules is '{shown(targets)}', a pattern that is not read; put in its place a list of the "
+            'layers\' names, such as ["q_proj", "v_proj"]'
+        )
+    return names
 
 
 def _base(file: Path, config: Mapping) -> str | None:
@@ -94,11 +116,13 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
     rank, scale = adapter.rank, adapter.scale
     alpha = scale * rank
     tensors = {}
+    called = adapter.part.whole_name if adapter.part else str
     for name, layer in adapter.layers.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"] = layer.a
-        tensors[f"base_model.model.{name}.lora_B.weight"] = adapter.b_for(name, alpha / layer.rank)
-    ranks = {name: layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
+        tensors[f"base_model.model.{called(name)}.lora_A.weight"] = layer.a
+        tensors[f"base_model.model.{called(name)}.lora_B.weight"] = adapter.b_for(name, alpha / layer.rank)
+    ranks = {called(name): layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
     hub = HubName.of(adapter.base or "")
+    targets = _targets(short_names(adapter.layers))
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -108,7 +132,7 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": _targets(short_names(adapter.layers)),
+        "target_modules": load_runtime().target_pattern(adapter.part.module, targets) if adapter.part else targets,
         "rank_pattern": ranks,
         "fan_in_fan_out": transposed,
         "inference_mode": True,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mebp.adapters.origin import FILE, Origin, bundle_digest, find_origin
+from mebp.adapters.peft import names_of_targets
 from mebp.building import Builder, Built, Trained, is_bundle
 from mebp.building.budget import CHOSEN, free_budget
 from mebp.cache import hold_entry_of
@@ -131,11 +132,8 @@ def _shape_of(adapter: Path) -> Mapping[str, object]:
     is taken of them than numbers and names of layers."""
     file = adapter / _CONFIG
     config = read_json(own_file(file), "save the adapter again")
-    rank, alpha, targets = (config.get(name) for name in ("r", "lora_alpha", "target_modules"))
-    if targets == "all-linear":
-        targets = [targets]
-    named = isinstance(targets, list) and targets and all(isinstance(each, str) for each in targets)
-    if type(rank) is not int or type(alpha) not in (int, float) or not named:
+    rank, alpha, targets = config.get("r"), config.get("lora_alpha"), names_of_targets(config, file)
+    if type(rank) is not int or type(alpha) not in (int, float) or not targets:
         raise Error(f"{file}: does not say r, lora_alpha and target_modules; give --base NAME.mebp, a bundle for it")
     if not all(each == "all-linear" or _NAME.fullmatch(each) for each in targets):
         raise Error(f"{file}: target_modules are not names of layers; give --base NAME.mebp, a bundle for it")

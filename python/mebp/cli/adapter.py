@@ -24,12 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the base model's folder, bundle, GGUF file or hub id, with @REVISION, too (default: what the adapter "
         "says, if it is here)",
     )
+    parser.add_argument(
+        "--class",
+        dest="for_class",
+        metavar="text|multimodal",
+        help="of a model that takes more than text, the class that the adapter is loaded on (default: as it is)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from mebp.adapters.conversion import FORMS, convert_adapter
 
-    found = convert_adapter(arguments.adapter, arguments.output, arguments.to, arguments.base)
+    found = convert_adapter(arguments.adapter, arguments.output, arguments.to, arguments.base, arguments.for_class)
     say(
         f"{arguments.output}: {counted(found.layers, 'layer')} of rank {found.rank}, "
         f"from {FORMS[found.form]}'s form to {FORMS[arguments.to]}'s"

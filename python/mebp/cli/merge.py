@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, also="; of a bundle that is the text of a model which takes more: that model")
     add_adapter(parser)
     parser.add_argument(
         "-o",
@@ -55,8 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.columns and not arguments.data:
         raise Error("--columns names those of --data; give that, too")
     arguments.data = data_of(arguments) if arguments.data else None
+    base = arguments.base
+    if not is_adapter(arguments.bundle):
+        arguments.base = None  # of a text part: the model that has the rest
     use(arguments)
-    result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype)
+    base = base if arguments.base is None else None
+    result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype, base)
     name, most = max(result.changes.items(), key=lambda change: change[1])
     say(
         f"the adapter changes {len(result.changes)} of {result.tensors} tensors of the bundle's dequantised weights, "

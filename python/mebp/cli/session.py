@@ -22,8 +22,9 @@ def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="NAME.mebp", help="the bundle that mebpc wrote")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """What mebp train took, or what it has left: `use` makes a bundle and an adapter of it."""
+def add_model(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """What mebp train took, or what it has left: `use` makes a bundle and an adapter of it. `also`: what --base is for
+    besides."""
     parser.add_argument(
         "bundle",
         type=Path,
@@ -35,7 +36,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--base",
         metavar="MODEL",
         help="of an adapter's folder: the model or the bundle that it was trained on (default: what it was trained on "
-        "here)",
+        f"here){also}",
     )
 
 

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, explained
 from mebp.exporter import mxfp4
@@ -13,6 +13,7 @@ from mebp.exporter.config import read_config
 from mebp.exporter.encoders import check_encoder, is_encoder
 from mebp.exporter.finding import find_model
 from mebp.exporter.naming import shared_name, shared_path
+from mebp.exporter.text_parts import TextPart, is_of_text, text_part_of
 from mebp.files import check_space, own_file, read_json
 from mebp.gguf.codes import kept_codes
 from mebp.gguf.container import read_container
@@ -28,12 +29,16 @@ _OLDER_CLASSES = {"RWForCausalLM": "FalconForCausalLM", "StableLMEpochForCausalL
 
 @dataclass(frozen=True)
 class Source:
-    """A model on disk; `name` is what reports call it, `origin` what an export says that it was made of (Found)."""
+    """A model on disk; `name` is what reports call it, `origin` what an export says that it was made of (Found). Where
+    it takes more than text, `config` is the text's, and `part` says where that is; `is_whole`, whether the class that
+    config.json names is the one that takes everything."""
 
     name: str
     origin: str
     folder: Path
     config: PreTrainedConfig
+    part: TextPart | None = None
+    is_whole: bool = False
 
 
 def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = CAUSAL) -> Source:
@@ -84,11 +89,26 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
         )
     fields = {name: value for name, value in fields.items() if name not in _QUANTIZATION}  # export writes bf16
     config = read_config(file, fields)
+    part = text_part_of(fields) if task == CAUSAL else None
+    if part is not None:
+        config = _text_of(config, part)
     if task == CAUSAL:
-        _check_causal(fields, config, file)
+        _check_causal(fields if part is None else {"model_type": config.model_type}, config, file)
     else:
         check_encoder(fields.get("model_type", "unknown"), config, file, task)
-    return Source(name, origin, folder, config)
+    return Source(name, origin, folder, config, part, part is not None and not is_of_text(fields))
+
+
+def _text_of(config: PreTrainedConfig, part: TextPart) -> PreTrainedConfig:
+    """Of the class that takes the text alone."""
+    text = config.get_text_config()
+    if part.plain is not None:
+        kind = CONFIG_MAPPING[part.plain]
+        known = kind().to_dict().keys() - {"model_type", "architectures"}
+        text = kind(**{name: value for name, value in text.to_dict().items() if name in known}, **part.rules)
+    text.tie_word_embeddings = bool(getattr(config, "tie_word_embeddings", False))
+    text.name_or_path = config.name_or_path
+    return text
 
 
 def _check_causal(fields: dict, config: PreTrainedConfig, file: Path) -> None:

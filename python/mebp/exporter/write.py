@@ -22,6 +22,7 @@ from mebp.exporter.output import Stage
 from mebp.exporter.renaming import find_pieces, rename
 from mebp.exporter.skeleton import aliases, bare, build_skeleton, set_numbers
 from mebp.exporter.source import Source, resolve
+from mebp.exporter.text_parts import TextPart, text_name_of_stored
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
 from mebp.tasks import CAUSAL, CLASSIFY, TASKS
@@ -51,7 +52,8 @@ def write(
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
     if note := check_alibi(source.config, source.name):
         say(note)
-    skeleton, checkpoint = _match(source, task, {} if shape_only else read_checkpoint(source.folder))
+    stored = {} if shape_only else _text_of(source, read_checkpoint(source.folder))
+    skeleton, checkpoint = _match(source, task, stored)
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
     graph, parameters = _trace(skeleton, names, checkpoint, task, batch, seq_len)
@@ -68,8 +70,11 @@ def write(
         size = sum(file.stat().st_size for file in files) / 1e6
         say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
         place(files, stage.folder)
+    whole = source.part if source.is_whole else None
+    if whole:
+        _name_whole(graph.graph, parameters, whole)
     graph.metadata_props.update(_notes_of_source(source, seq_len, batch, longest, shape_only))
-    graph.metadata_props.update(_notes_of_parameters(skeleton, parameters, names))
+    graph.metadata_props.update(_notes_of_parameters(skeleton, parameters, names, whole))
     graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
@@ -80,6 +85,14 @@ def _check_task(task: str, classes: Sequence[str] | None) -> None:
         raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
     if classes and not TASKS[task].has_classes:
         raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
+
+
+def _text_of(source: Source, checkpoint: Checkpoint) -> Checkpoint:
+    """What the text's class knows of a checkpoint that has more, by its names."""
+    if source.part is None:
+        return checkpoint
+    named = {text_name_of_stored(name): tensor for name, tensor in checkpoint.items()}
+    return {name: tensor for name, tensor in named.items() if name is not None}
 
 
 def _match(source: Source, task: str, checkpoint: Checkpoint) -> tuple[PreTrainedModel, Checkpoint]:
@@ -148,6 +161,13 @@ def _refer(
     return sorted({tensor.file for tensor in located.values()})
 
 
+def _name_whole(graph: ir.Graph, parameters: Shapes, part: TextPart) -> None:
+    """Gives parameters the names that the class has for them which config.json names."""
+    joined = [output for node in graph for output in node.outputs if output.name in parameters]  # of experts' parts
+    for value in (*(graph.initializers[name] for name in parameters if name in graph.initializers), *joined):
+        value.name = part.whole_name(value.name)
+
+
 def _ties_what_differs(names: Names, checkpoint: Checkpoint) -> bool:
     for group in names.values():
         copies = [checkpoint[name] for name in group if name in checkpoint]
@@ -179,12 +199,17 @@ def _notes_of_source(source: Source, seq_len: int, batch: int, longest: int | No
     return notes
 
 
-def _notes_of_parameters(skeleton: PreTrainedModel, parameters: Shapes, names: Names) -> dict[str, str]:
-    notes = {}
-    if tied := {name: names[name][1] for name in parameters if len(names.get(name, ())) > 1}:
+def _notes_of_parameters(
+    skeleton: PreTrainedModel, parameters: Shapes, names: Names, part: TextPart | None
+) -> dict[str, str]:
+    """By the names that the graph has for them."""
+    notes, called = {}, part.whole_name if part else str
+    if tied := {called(name): called(names[name][1]) for name in parameters if len(names.get(name, ())) > 1}:
         notes["mebp.tied"] = json.dumps(tied)
-    if names_of_bare := [name for name in bare(skeleton) if name in parameters]:
+    if names_of_bare := [called(name) for name in bare(skeleton) if name in parameters]:
         notes["mebp.bare"] = json.dumps(names_of_bare)
+    if part:
+        notes["mebp.text_part"] = part.module
     return notes
 
 

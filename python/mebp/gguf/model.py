@@ -10,6 +10,7 @@ import numpy as np
 
 from mebp.errors import Error, translate_errors
 from mebp.exporter.template_files import DEFAULT
+from mebp.exporter.text_parts import text_config
 from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES, ROPE_FACTORS
@@ -34,7 +35,7 @@ class ModelWriter:
         """folder: has the model's config.json and tokenizer. shapes: of the tensors, by transformers' names."""
         need_packages("writing GGUF", "gguf", "gguf")
         self._file = file = folder / "config.json"
-        self._config = read_json(plain_file(file), _ADVICE)
+        self._config = text_config(read_json(plain_file(file), _ADVICE))
         self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
         self._dtype, self._shapes = dtype, dict(shapes)
         self._names = {name: self._name(file, name) for name in shapes}

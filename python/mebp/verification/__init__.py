@@ -13,7 +13,7 @@ files       whether the bundle's files are whole
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mebp.errors import Error
 from mebp.extension import load_runtime
@@ -22,12 +22,15 @@ from mebp.files import user_path
 from mebp.numbers import checked, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from mebp.session import Session
     from mebp.verification.comparison import Comparison
 
 __all__ = ["verify"]
+
+_Value = TypeVar("_Value")
 
 
 @checked
@@ -64,6 +67,7 @@ def verify(
     from mebp.expert_adapters import adapted_parameters, unreached
     from mebp.exporter.offline import offline
     from mebp.exporter.quiet import quiet
+    from mebp.exporter.text_parts import text_part_named
     from mebp.inspect import inspect
     from mebp.remote_adapters import factors_of
     from mebp.verification.comparison import Comparison, Errors, Gradients
@@ -86,12 +90,20 @@ def verify(
 
     with quiet(), offline():
         config = read_config(bundle, reference, session.task, session.classes)
+        part = text_part_named(description["model"]["text_part"])
+
+        called = part.text_name if part else str  # torch has the class of the text alone
+
+        def by_model(values: Mapping[str, _Value]) -> dict[str, _Value]:
+            return {called(name): value for name, value in values.items()}
+
         ids, labels = random_batch(session, sequence, padding=getattr(config, "pad_token_id", None))
         check_memory(bundle, parameters, ids.size * session.vocabulary)
-        found = Gradients(*session.loss_and_gradients(ids, labels))
-        projectors = read_projectors(session) if projects else {}
-        weights, trainables = session.base_weights(), session.trainables()
-        factors = factors_of(description, session.frozen_factors())
+        loss, gradients = session.loss_and_gradients(ids, labels)
+        found = Gradients(loss, by_model(gradients))
+        projectors = by_model(read_projectors(session)) if projects else {}
+        weights, trainables = by_model(session.base_weights()), by_model(session.trainables())
+        factors = by_model(factors_of(description, session.frozen_factors()))
 
         def compute(dtype: torch.dtype, adapter_dtype: torch.dtype) -> Gradients:
             made = Reference(
@@ -102,15 +114,15 @@ def verify(
                 dtype,
                 adapter_dtype=adapter_dtype,
                 factors=factors,
-                parameters=adapted_parameters(description),
+                parameters=by_model({key: called(name) for key, name in adapted_parameters(description).items()}),
                 router_loss=description["model"]["router_aux_loss_coef"],
             )
-            loss, gradients = made.loss_and_gradients(ids, labels)
-            return Gradients(loss, project_all(gradients, projectors))
+            loss, torchs = made.loss_and_gradients(ids, labels)
+            return Gradients(loss, project_all(torchs, projectors))
 
         exact = compute(torch.float64, torch.float64)
         torchs = compute(own_type, torch.float32)  # adapters are float32, as PEFT has them
-    missed = unreached(found.gradients, description)
+    missed = unreached(gradients, description)
     note = missed and f"no token of this batch went to {missed}, so the gradients of their adapters are zero"
     return Comparison(Errors.of(found, exact), Errors.of(torchs, exact), precision, len(projectors), note)
 

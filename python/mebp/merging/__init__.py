@@ -14,10 +14,12 @@ import numpy as np
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.expert_adapters import factors_of_parameters, product
+from mebp.exporter.text_parts import TextPart, text_part_named
 from mebp.extension import load_runtime
 from mebp.files import check_space, new_folder, replaced_file, user_path
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
 from mebp.inspect import inspect
+from mebp.merging.beside_text import TEXT, BesideText, find_whole_model
 from mebp.model_folder import copy_files, model_config
 from mebp.numbers import checked
 from mebp.remote_adapters import as_lora, is_factor
@@ -54,6 +56,7 @@ def merge(
     adapter: str | os.PathLike[str],
     output: str | os.PathLike[str],
     dtype: str = "f32",
+    base: str | os.PathLike[str] | None = None,
 ) -> MergeResult:
     """Writes W + alpha / rank * B A for every adapted weight, and all others, as the new transformers folder `output`,
     or as one file for llama.cpp where its name ends in .gguf.
@@ -62,6 +65,10 @@ def merge(
     session does. The sum is made in float32 and rounded to `dtype`: "f32", "bf16" or "f16", and of a GGUF file also
     "q8_0", "q4_1" or "q4_0". One tensor is in memory at a time. A head that is tied to the embedding and has an adapter
     becomes a weight of its own.
+
+    Of a model that takes more than text, a bundle has the text. The folder is the whole model's: all other tensors are
+    copied from `base`, its folder or hub id, byte for byte; None for what this machine has trained the adapter on, or
+    what the bundle says, if that is here.
 
     Raises mebp.Error, with nothing written, where the adapter does not belong to the bundle, the bundle has no
     config.json, a number cannot be held, llama.cpp has no such model, or `output` cannot be written, or exists and is
@@ -104,7 +111,13 @@ def merge(
 
     if is_gguf and session.task != CAUSAL:
         raise Error(f"{output}: llama.cpp has no such encoder; merge it to a folder")
-    write = _write_gguf if is_gguf else partial(_write_folder, classes=session.classes)
+    part = text_part_named(description["model"]["text_part"])
+    if base is not None and (part is None or is_gguf):
+        raise Error(f"--base names the model that has what {bundle} lacks, and nothing is lacking; leave it out")
+    write = partial(_write_gguf, part=part) if is_gguf else partial(_write_folder, classes=session.classes)
+    if part and not is_gguf:
+        whole = find_whole_model(bundle, description["model"]["name"], adapter, base and os.fspath(base))
+        write = partial(write, beside=BesideText(whole, part, [tensor.name for tensor in tensors]))
     # What overflows is refused by the tensor's name.
     with np.errstate(over="ignore", invalid="ignore"):
         size, roundings = write(bundle / "tokenizer", output, tensors, merged(), dtype)
@@ -118,31 +131,45 @@ def _write_folder(
     merged: Iterator[np.ndarray],
     dtype: str,
     classes: Sequence[str] = (),
+    beside: BesideText | None = None,
 ) -> tuple[int, dict[str, float]]:
     """For transformers; the bytes of its weights, and their roundings."""
     config = model_config(source / "config.json", dtype)
     if classes:
         config["id2label"] = {str(number): name for number, name in enumerate(classes)}
         config["label2id"] = {name: number for number, name in enumerate(classes)}
-    if _has_untied(tensors):
-        config["tie_word_embeddings"] = False
+    text = config.get("text_config")
+    for fields in filter(None, (config, text if beside else None)):
+        fields["dtype"] = config["dtype"]
+        if _has_untied(tensors):
+            fields["tie_word_embeddings"] = False
     with new_folder(output, "nothing was, choose another place") as folder:
         copy_files(source, folder)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        shapes = {tensor.name: tensor.shape for tensor in tensors}
+        names = beside.names if beside else {tensor.name: tensor.name for tensor in tensors}
+        shapes = {names[tensor.name]: tensor.shape for tensor in tensors}
         elements = sum(math.prod(shape) for shape in shapes.values())
         check_space(output.absolute().parent, elements * ELEMENT_TYPES[dtype].bytes, "the merged model")
-        roundings = write_tensors(folder / "model.safetensors", shapes, merged, dtype)
-        return (folder / "model.safetensors").stat().st_size, roundings
+        file = folder / (TEXT if beside else "model.safetensors")
+        roundings = write_tensors(file, shapes, merged, dtype)
+        if beside:
+            beside.write(folder)
+        return file.stat().st_size + (beside.bytes if beside else 0), roundings
 
 
 def _write_gguf(
-    source: Path, output: Path, tensors: list[_Tensor], merged: Iterator[np.ndarray], dtype: str
+    source: Path,
+    output: Path,
+    tensors: list[_Tensor],
+    merged: Iterator[np.ndarray],
+    dtype: str,
+    part: TextPart | None = None,
 ) -> tuple[int, dict[str, float]]:
     """For llama.cpp; the bytes of the file, and the roundings of its tensors."""
     from mebp.gguf.model import ModelWriter
 
-    writer = ModelWriter(source, {tensor.name: tensor.shape for tensor in tensors}, dtype)
+    called = part.text_name if part else str  # llama.cpp has the text alone in this file
+    writer = ModelWriter(source, {called(tensor.name): tensor.shape for tensor in tensors}, dtype)
     check_space(output.absolute().parent, writer.bytes, "the merged model")
     with replaced_file(output, "nothing was, choose another place") as file:
         roundings = writer.write(file, merged, output.stem)
