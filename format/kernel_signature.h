@@ -36,6 +36,9 @@ constexpr bool isIndex(SlotType type) {
 
 constexpr int8_t noSlot = -1;
 
+// Which way a state goes that a kernel carries from row to row: to later rows, or to earlier ones.
+enum class Carry : uint8_t { No, Forwards, Backwards };
+
 // One operand or result. Its shape is two characters: 1, or a letter for a dimension that is the same wherever the
 // letter stands. Some letters say more: N is the rows of tokens that a call computes, S all tokens of the step (of a
 // causal kernel, it uses those up to its own rows), V covers the vocabulary, P every position.
@@ -46,6 +49,9 @@ struct Slot {
   bool optional = false;
   int8_t accumulates = noSlot; // the result that is added to this operand, and must share its memory
   int8_t reused = noSlot;      // the result that may take over this operand's memory if nothing reads it later
+  // Of an operand that `accumulates`: it is not added to, but what the call's first row (or its last one, backwards)
+  // goes on from, and the result what the other end leaves. Where a batch item begins, it is not read.
+  Carry carry = Carry::No;
 };
 
 constexpr size_t maximumSlots = 10;
@@ -83,7 +89,8 @@ enum class Rule : uint8_t {
   Entropy,
   Route,
   Experts,
-  ExpertSum
+  ExpertSum,
+  Convolution
 };
 
 struct KernelSignature {
@@ -144,6 +151,12 @@ constexpr Slot optional(Slot slot) {
 }
 constexpr Slot accumulating(Slot slot, int8_t result) {
   slot.accumulates = result;
+  return slot;
+}
+constexpr Slot carried(Slot slot, int8_t result, Carry carry = Carry::Forwards) {
+  slot.optional = true;
+  slot.accumulates = result;
+  slot.carry = carry;
   return slot;
 }
 constexpr Slot inPlace(Slot slot, int8_t result = 0) {

@@ -146,6 +146,30 @@ inline constexpr KernelSignature table[] = {
         .orOfState()
         .under(Rule::State)
         .withoutRoom(),
+    KernelSignature{"causal_conv",
+                    {activation("x", "NC"), exact("w", "CW"), optional(weight("bias", "1C")),
+                     carried(exact("state", "KC"), 1), starts()},
+                    {activation("y", "NC"), exact("next", "KC")}}
+        .ofTokens()
+        .under(Rule::Convolution)
+        .copying(3, 1)
+        .withoutRoom(),
+    KernelSignature{"causal_conv_input_gradient",
+                    {activation("dy", "NC"), exact("w", "CW"), carried(exact("owed", "KC"), 1, Carry::Backwards),
+                     starts()},
+                    {activation("dx", "NC"), exact("next", "KC")}}
+        .ofTokens()
+        .under(Rule::Convolution)
+        .copying(3, 1)
+        .withoutRoom(),
+    KernelSignature{"causal_conv_weight_gradient",
+                    {activation("dy", "NC"), activation("x", "SC"),
+                     optional(accumulating(exact("accumulator", "CW"), 0)), starts()},
+                    {exact("dw", "CW")}}
+        .ofTokens()
+        .inOrder()
+        .copying(2, 3)
+        .withoutRoom(),
     KernelSignature{
         "route", {exact("logits", "NE"), optional(weight("bias", "1E"))}, {exact("weights", "NJ"), exact("ids", "NJ")}}
         .under(Rule::Route)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "format/kernels.h"
 #include "format/split.h"
 
 namespace mebp::layout {
@@ -62,6 +63,19 @@ uint64_t windowOf(const format::Program &program, uint64_t capacity, uint64_t po
   return widest;
 }
 
+// Whether a kernel carries this value on from row to row.
+bool isCarried(const format::Program &program, uint32_t value) {
+  for (const format::Step &step : program.steps()) {
+    const format::KernelSignature *signature =
+        step.has_kernel() ? format::findSignature(step.kernel().name()) : nullptr;
+    for (int i = 0; signature && i < step.kernel().operands_size(); ++i)
+      if (signature->operands[i].carry != format::Carry::No &&
+          step.kernel().operands(i) == static_cast<int32_t>(value))
+        return true;
+  }
+  return false;
+}
+
 void addGeneration(const format::Model &model, const format::Program &program, BlockFacts &facts) {
   for (const Port &port : program.inputs()) {
     if (port.kind() != Port::STATE)
@@ -71,7 +85,8 @@ void addGeneration(const format::Model &model, const format::Program &program, B
     state.capacity = value.rows() / model.batch();
     state.rowBytes = rowBytesOf(value);
     state.bytes = value.rows() * state.rowBytes;
-    state.window = windowOf(program, state.capacity, model.positions());
+    state.isCarried = isCarried(program, port.value());
+    state.window = state.isCarried ? 0 : windowOf(program, state.capacity, model.positions());
     facts.states.push_back(state);
   }
   for (const Port &port : program.outputs())

@@ -30,6 +30,8 @@ struct KeptState {
   uint64_t capacity = 0; // positions of each batch item
   uint64_t rowBytes = 0, bytes = 0;
   uint64_t window = 0; // how far back it is read; 0: it keeps every position
+  // What a recurrence has made of all positions so far: it has nothing of any one of them.
+  bool isCarried = false;
 };
 
 // Of a block's programs: those that generate, or the others.

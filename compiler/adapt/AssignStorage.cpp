@@ -2,7 +2,8 @@
 //
 // Decides how each frozen weight is stored. Whatever reads it, plan, cost model and writer, asks the parameter.
 //
-// 1. A vector is f32: it is small, and what it scales or shifts is whole.
+// 1. A vector is f32: it is small, and what it scales or shifts is whole. So is what a kernel reads exactly, as the
+//    weight of a convolution.
 // 2. A weight whose layer a rule names (PATTERN=STORAGE; * stands for anything, an alias counts as its name) is stored
 //    as the rule has it. Rules that disagree, or match no matrix, are errors.
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
@@ -51,13 +52,13 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
     SmallVector<Rule> read;
     if (failed(ofMatrices) || failed(ofEmbeddings) || failed(readRules(read)))
       return signalPassFailure();
-    llvm::StringSet<> tables = findEmbeddings(module);
+    llvm::StringSet<> tables = findEmbeddings(module), exact = findExact(module);
     llvm::SetVector<StringRef> available;
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
       if (parameter.getTrainable())
         continue;
       format::WeightFormat chosen = format::WeightFormat::F32;
-      if (parameter.getTensorType().getRank() > 1) {
+      if (parameter.getTensorType().getRank() > 1 && !exact.contains(parameter.getSymName())) {
         addNames(parameter, available);
         if (!parameter.getWhole())
           chosen = tables.contains(parameter.getSymName()) ? *ofEmbeddings : *ofMatrices;
@@ -119,6 +120,27 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
     if (auto aliases = parameter.getAliases())
       for (auto alias : aliases->getAsRange<StringAttr>())
         out.insert(format::moduleOf(format::layerOf(alias.getValue())));
+  }
+
+  static llvm::StringSet<> findExact(ModuleOp module) {
+    llvm::StringSet<> names;
+    for (auto block : module.getOps<train::BlockOp>())
+      for (NamedAttribute program : block.getPrograms()) {
+        auto function = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+            block, cast<FlatSymbolRefAttr>(program.getValue()));
+        for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
+          train::PortAttr port = train::getArgumentPort(function, i);
+          if (port && port.getKind() == train::PortKind::Parameter &&
+              llvm::any_of(function.getArgument(i).getUses(), readsExactly))
+            names.insert(block.getParameter(port.getName()).getValue());
+        }
+      }
+    return names;
+  }
+
+  static bool readsExactly(OpOperand &use) {
+    auto kernel = dyn_cast<nn::KernelOpInterface>(use.getOwner());
+    return kernel && llvm::is_contained(kernel.getExactValues(), use.get());
   }
 
   static llvm::StringSet<> findEmbeddings(ModuleOp module) {

@@ -15,6 +15,8 @@ using namespace mebp;
 using mebp::nn::features;
 
 LogicalResult TokenFlattener::flattenView(nn::OnnxOp node) {
+  if (isConvolutionWeight(node))
+    return success();
   auto x = tokens.find(node.getInputs()[0]);
   if (x == tokens.end())
     return emitUnsupported(node) << "its input is not an activation";

@@ -137,6 +137,7 @@ TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
       .Cases({"RMSNormalization", "LayerNormalization"}, &TokenFlattener::flattenNorm)
       .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
       .Case("Attention", &TokenFlattener::flattenAttention)
+      .Case("CausalConv", &TokenFlattener::flattenCausalConv)
       .Case("Route", &TokenFlattener::flattenRoute)
       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)

@@ -44,6 +44,10 @@ private:
   mlir::LogicalResult flattenNorm(nn::OnnxOp node);
   mlir::LogicalResult flattenRotary(nn::OnnxOp node);
   mlir::LogicalResult flattenAttention(nn::OnnxOp node);
+  // Recurrences: FlattenRecurrences.cpp.
+  mlir::LogicalResult flattenCausalConv(nn::OnnxOp node);
+  /// Whether a view is of a parameter, for convolutions alone, which look through it.
+  static bool isConvolutionWeight(nn::OnnxOp view);
   mlir::LogicalResult flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp indices);
   mlir::LogicalResult flattenSquare(nn::OnnxOp node);
   mlir::LogicalResult flattenScaled(nn::OnnxOp node);

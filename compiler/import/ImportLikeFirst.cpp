@@ -34,6 +34,7 @@ constexpr LikeFirst nodes[] = {
      3,
      4,
      {{"interleaved", Kept::Integer}, {"rotary_embedding_dim", Kept::Integer}, {"num_heads", Kept::Heads}}},
+    {"CausalConv", 2, 3, {}},
     {"Attention",
      3,
      7,

@@ -15,6 +15,11 @@ static constexpr int64_t kOldestOpset = 18, kNewestOpset = 23;
 /// A layer has a hundred at most. Each becomes kilobytes of operations.
 static constexpr int kMostNodes = 100000;
 
+/// What ONNX has no op for, and our exporter writes as one node: a domain of our own, its version, and its ops.
+static constexpr StringRef kOwnDomain = "mebp";
+static constexpr int64_t kOwnVersion = 1;
+static constexpr StringRef kOwnOps[] = {"CausalConv"};
+
 static bool isDefaultDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
 
 /// What a file is that begins like a text; empty for anything binary.
@@ -82,8 +87,13 @@ LogicalResult OnnxFile::check() {
                        << kNewestOpset;
   if (model.graph().sparse_initializer_size() > 0)
     return emitError() << "has sparse initializers; export dense weights";
+  for (const onnx::OperatorSet &set : model.opset_import())
+    if (set.domain() == kOwnDomain && set.version() != kOwnVersion)
+      return emitError() << "uses version " << set.version() << " of mebp's own ops, and this mebpc knows "
+                         << kOwnVersion << "; export the model again";
   for (const onnx::Node &node : model.graph().node())
-    if (!isDefaultDomain(node.domain()))
+    if (bool isOwn = llvm::is_contained(kOwnOps, StringRef(node.op_type()));
+        isOwn ? node.domain() != kOwnDomain : !isDefaultDomain(node.domain()))
       return emitError() << "node '" << node.name() << "': op '" << node.op_type() << "' is of domain '"
                          << node.domain() << "', which is not standard ONNX; export without it";
   return success();

@@ -109,6 +109,8 @@ void buildSchedulePipeline(OpPassManager &passes, const Options &options, Level 
   if (options.schedule.chunk) {
     ChunkSequenceOptions chunk;
     chunk.size = options.schedule.chunk;
+    chunk.batch = options.shape.batch;
+    chunk.sequence = options.shape.sequence;
     passes.addPass(createChunkSequence(chunk));
   }
   TileLossOptions tile;

@@ -4,7 +4,7 @@
 //
 // 1. Arguments: token values have batch * sequence rows, or as many as the function asks for, of which those of the
 //    step's tokens are live; states and weights are whole.
-// 2. A slice has as many rows as its loop's chunk. A result that adds to an operand is like that operand.
+// 2. A slice has as many rows as its loop's chunk; of what has no tokens, in a loop over these, it is the trip's own part. A result that adds to an operand is like that operand.
 // 3. Another result has the sizes of the operands that share a letter with it in the kernel's signature
 //    (format/kernels.h): so a tile of logits has as many columns as the slice of the weight has rows. What no operand
 //    shares is as large as its type, or, of tokens, as what a trip of the enclosing loop covers.
@@ -131,6 +131,14 @@ private:
     Value source = mapping.lookup(op.getSource());
     Shape shape = shapes.lookup(source);
     auto loop = cast<train::LoopOp>(mapping.lookup(op.getTrip()).getParentBlock()->getParentOp());
+    if (exec::isOverTokens(loop) && !nn::isTokens(op.getSource().getType())) {
+      shape.rows = {cast<RankedTensorType>(op.getType()).getDimSize(0)};
+      define(op,
+             train::SliceOp::create(builder, op.getLoc(), getType(op.getType(), shape), source,
+                                    mapping.lookup(op.getTrip())),
+             shape);
+      return success();
+    }
     bool isVector = !nn::isTokens(op.getSource().getType()) && shape.rows.size == 1;
     Axis &sliced = isVector ? shape.columns : shape.rows;
     sliced = {std::min<int64_t>(loop.getSize(), sliced.size), exec::isOverTokens(loop) ? Extent::Chunk : Extent::Tile};

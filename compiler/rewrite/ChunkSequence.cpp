@@ -4,7 +4,7 @@
 //
 // Terms, as SequenceOpInterface has them: an operand is read row by row, with everything before, or with everything; a
 // result is row by row, a sum over all rows, or added to everything before. What is read with more than its own rows is
-// kept whole.
+// kept whole. What an op carries from row to row, forwards or backwards, is carried from trip to trip.
 // 1. Ops without rows run before the loops; those that need a sum, behind them.
 // 2. Where nothing is added to earlier rows, and nothing reads later ones, one ascending loop does it all: each trip
 //    appends its rows to what is kept whole before any op reads that.
@@ -12,7 +12,11 @@
 //    where results are added to everything before: later chunks have then been there, and earlier ones cannot reach
 //    this chunk's rows, which are complete. So a backward adds to the cotangents of keys and values, and takes this
 //    chunk's on to their projections in the same trip.
+//    It descends, too, where a state goes backwards.
 // 4. Sums, and what is added to, are carried from trip to trip. They begin with what the op adds to already.
+// 5. States are carried, too, and begin with nothing: no kernel reads them where a sequence begins or, backwards, ends.
+//    A state that goes forwards cannot be carried by a descending loop. The ascending loop before it keeps what each
+//    trip begins with, and the op is computed again from that.
 // An op that does not say which rows it uses is refused, and so is what no order of chunks makes right.
 #include "compiler/rewrite/LoopBuilder.h"
 #include "compiler/rewrite/Passes.h"
@@ -39,7 +43,7 @@ bool isWide(SequenceUse use) { return use == SequenceUse::Before || use == Seque
 
 class Chunker {
 public:
-  Chunker(func::FuncOp function, int64_t size) : function(function), size(size) {}
+  Chunker(func::FuncOp function, int64_t size, int64_t trips) : function(function), size(size), trips(trips) {}
 
   LogicalResult run() {
     for (Operation &op : function.getBody().front().without_terminator())
@@ -93,6 +97,12 @@ private:
     if (use == SequenceUse::None || use == SequenceUse::Rows)
       return success();
     unsigned number = cast<OpResult>(result).getResultNumber();
+    if (nn::isCarried(use)) {
+      if (!result.use_empty())
+        return op->emitOpError() << "has a use of its state, result " << number << ", beside what carries it on";
+      (use == SequenceUse::Carried ? states : statesBack).push_back(cast<OpResult>(result));
+      return success();
+    }
     assert(cast<nn::KernelOpInterface>(op).canAccumulate(number) &&
            "dialects/nn/Sequence.cpp has a check of the table");
     if (use == SequenceUse::Everything)
@@ -107,8 +117,8 @@ private:
     for (Operation *op : before)
       op->moveBefore(ops.front());
     OpBuilder builder(ops.front());
-    bool descends = !addedTo.empty();
-    if (descends || readsLater)
+    descends = !addedTo.empty() || !statesBack.empty();
+    if ((descends && (!whole.empty() || !states.empty())) || readsLater)
       makeWhole(builder);
 
     LoopBuilder loop(builder, function.getLoc(), descends ? train::Domain::SequenceReversed : train::Domain::Sequence,
@@ -118,6 +128,8 @@ private:
         loop.carryRows(value);
     for (OpResult result : carried)
       loop.carry(result, beginSum(builder, result));
+    for (OpResult state : descends ? statesBack : states)
+      loop.carry(state, beginState(builder, state));
     SmallVector<Value> byRows;
     llvm::copy_if(terminator.getOperands(), std::back_inserter(byRows),
                   [&](Value result) { return !addedTo.contains(result) && !whole.contains(result); });
@@ -157,16 +169,46 @@ private:
     options.omitBlockArguments = true;
     for (Value value : whole)
       (void)getBackwardSlice(value, &needed, options);
+    if (descends)
+      for (OpResult state : states)
+        (void)getBackwardSlice(state, &needed, options);
     LoopBuilder loop(builder, function.getLoc(), train::Domain::Sequence, size);
     for (Value value : whole)
       loop.carryRows(value);
+    // By the first operand, which is no key of anything else that is carried.
+    DenseMap<OpResult, Value> keys;
+    for (OpResult state : states) {
+      if (!needed.contains(state.getOwner()))
+        continue;
+      loop.carry(state, beginState(builder, state));
+      if (descends) {
+        auto type = cast<RankedTensorType>(state.getType());
+        SmallVector<int64_t> shape(type.getShape());
+        shape.front() *= trips;
+        Value all = train::EmptyOp::create(builder, state.getLoc(), type.clone(shape));
+        keys[state] = all;
+        loop.carry(all, all);
+      }
+    }
     loop.begin();
-    for (Operation *op : ops)
-      if (needed.contains(op))
-        emit(builder, loop, op);
+    for (Operation *op : ops) {
+      if (!needed.contains(op))
+        continue;
+      for (OpResult state : op->getResults())
+        if (Value all = keys.lookup(state))
+          loop.setCarried(all, train::UpdateOp::create(builder, op->getLoc(), loop.getCarried(all),
+                                                       loop.getCarried(state), loop.getTrip()));
+      emit(builder, loop, op);
+    }
     loop.end();
     for (Value value : whole)
       known[value] = loop.getResult(value);
+    for (auto [state, all] : keys)
+      kept[state] = loop.getResult(all);
+  }
+
+  Value beginState(OpBuilder &builder, OpResult state) {
+    return train::EmptyOp::create(builder, state.getLoc(), state.getType());
   }
 
   static Value getAccumulator(OpResult result) {
@@ -196,6 +238,10 @@ private:
     for (auto [result, copy, use] : llvm::zip_equal(op->getResults(), chunk->getResults(), opUses.results)) {
       if (use == SequenceUse::Rows || use == SequenceUse::None) {
         loop.map(result, copy);
+      } else if (Value all = nn::isCarried(use) && !loop.carries(result) ? kept.lookup(cast<OpResult>(result)) : Value()) {
+        Value begin = train::SliceOp::create(builder, op->getLoc(), result.getType(), all, loop.getTrip());
+        begin.getDefiningOp()->moveBefore(chunk);
+        cast<nn::KernelOpInterface>(chunk).setAccumulator(cast<OpResult>(result).getResultNumber(), begin);
       } else if (loop.carries(result)) {
         cast<nn::KernelOpInterface>(chunk).setAccumulator(result.getResultNumber(), loop.getCarried(result));
         loop.setCarried(result, copy);
@@ -208,14 +254,16 @@ private:
   }
 
   func::FuncOp function;
-  int64_t size;
+  int64_t size, trips; // rows of a trip, and how many trips there are at most
   SmallVector<Operation *> before, ops, behind; // of the loops
   DenseMap<Operation *, nn::SequenceUses> uses; // of those within
   llvm::SetVector<Value> whole;                 // what is read with more than the op's rows
   DenseMap<Value, Value> known;                 // those that an earlier loop has made
   DenseSet<Value> sums, addedTo;                // over all rows; to everything before
   SmallVector<OpResult> carried;                // the ones and the others
-  bool readsLater = false;
+  SmallVector<OpResult> states, statesBack;     // what ops carry forwards, and backwards
+  DenseMap<OpResult, Value> kept;               // of states, what each trip begins with
+  bool readsLater = false, descends = false;
 };
 
 struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
@@ -238,7 +286,7 @@ struct ChunkSequence : impl::ChunkSequenceBase<ChunkSequence> {
         func::FuncOp function = block.lookupFunction(program.getName());
         if (!function)
           return signalPassFailure();
-        if (failed(Chunker(function, size).run()))
+        if (failed(Chunker(function, size, batch * llvm::divideCeil(sequence, size)).run()))
           return signalPassFailure();
         (void)runRegionDCE(rewriter, function->getRegions());
       }

@@ -9,7 +9,9 @@
 //    one sample: where samples start is not asked.
 // 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
 //    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
-// 3. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
+// 3. What an op carries from row to row is a state of the block, one for each sequence, which the op itself brings up to
+//    date.
+// 4. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
 #include "compiler/rewrite/Passes.h"
 
 #include "dialects/nn/Attention.h"
@@ -33,8 +35,8 @@ using nn::SequenceUse;
 
 class Decoder {
 public:
-  Decoder(func::FuncOp function, int64_t positions, int64_t rows)
-      : function(function), positions(positions), rows(rows) {}
+  Decoder(func::FuncOp function, int64_t positions, int64_t rows, int64_t batch)
+      : function(function), positions(positions), rows(rows), batch(batch) {}
 
   LogicalResult run() {
     dropStarts();
@@ -46,6 +48,8 @@ public:
       ;
     for (auto &[value, kept] : states)
       keep(value, kept);
+    for (OpResult state : carried)
+      carry(state);
     return success();
   }
 
@@ -89,9 +93,12 @@ private:
     if (!sequence)
       return op->emitOpError("does not say which rows of tokens it uses, so it cannot generate text");
     nn::SequenceUses uses = sequence.getSequenceUses();
-    if (llvm::any_of(uses.results,
-                     [](SequenceUse use) { return use != SequenceUse::Rows && use != SequenceUse::None; }))
-      return op->emitOpError("computes more than rows of its own, so it cannot generate text one token after another");
+    for (auto [result, use] : llvm::zip_equal(op->getResults(), uses.results)) {
+      if (use == SequenceUse::Carried)
+        carried.push_back(result);
+      else if (use != SequenceUse::Rows && use != SequenceUse::None)
+        return op->emitOpError("computes more than rows of its own, so it cannot generate text one token after another");
+    }
     for (auto [operand, use] : llvm::zip_equal(op->getOpOperands(), uses.operands)) {
       if (use == SequenceUse::Everything || use == SequenceUse::Sum)
         return op->emitOpError("reads later tokens, so it cannot generate text one token after another");
@@ -150,9 +157,25 @@ private:
     }
   }
 
+  /// One of each sequence, side by side.
+  void carry(OpResult state) {
+    auto op = cast<nn::KernelOpInterface>(state.getOwner());
+    auto type = cast<RankedTensorType>(state.getType());
+    Type kept = nn::getTokensType(type.getDimSize(1), type.getElementType(), type.getDimSize(0));
+    unsigned index = function.getNumArguments();
+    (void)function.insertArgument(index, kept, {}, state.getLoc());
+    op.setAccumulator(state.getResultNumber(), function.getArgument(index));
+    SmallVector<Value> slots = nn::getSlotOperands(op);
+    unsigned slot = llvm::find(slots, function.getArgument(index)) - slots.begin();
+    train::setArgumentPort(function, index, train::PortKind::State, nameOf(op, slot));
+    state.setType(kept);
+    op->setAttr("items", IntegerAttr::get(IntegerType::get(op->getContext(), 64), batch));
+  }
+
   func::FuncOp function;
-  int64_t positions, rows;
+  int64_t positions, rows, batch;
   llvm::MapVector<Value, State> states;
+  SmallVector<OpResult> carried;
   llvm::StringMap<unsigned> names;
 };
 
@@ -183,7 +206,7 @@ struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
       derived = cast<func::FuncOp>(builder.clone(*source));
       derived.setName((source.getSymName().rsplit('.').first + "." + StringRef(program)).str());
       train::setTokenRows(derived, mostRows);
-      if (failed(Decoder(derived, positions, rows).run()))
+      if (failed(Decoder(derived, positions, rows, batch).run()))
         return failure();
     }
     block.setProgram(program, derived.getSymName());

@@ -32,8 +32,8 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
   let summary = "Run layers in chunks along the sequence";
   let description = [{
     Turns the forward and backward functions of layers into loops over chunks of positions (StreamBP): activations
-    exist for one chunk only; keys and values, and their cotangents, are kept whole. Each op says by
-    SequenceOpInterface which rows it uses; one that does not is refused.
+    exist for one chunk only; keys and values, and their cotangents, are kept whole, and of a recurrence's state what
+    each chunk begins with. Each op says by SequenceOpInterface which rows it uses; one that does not is refused.
 
     ```mlir
     func.func @layer.forward(%x) { %k.. %v.. %o = nn.attention(%q, %k, %v) .. return %y }
@@ -43,7 +43,9 @@ def ChunkSequence : Pass<"mebp-chunk-sequence", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let options = [Option<"size", "size", "int64_t", "::mebp::Schedule().chunk", "positions in a chunk">];
+  let options = [Option<"size", "size", "int64_t", "::mebp::Schedule().chunk", "positions in a chunk">,
+                 Option<"batch", "batch", "int64_t", "1", "sequences side by side, at most">,
+                 Option<"sequence", "sequence", "int64_t", "256", "positions of each, at most">];
   let dependentDialects = ["::mebp::train::TrainDialect"];
 }
 
@@ -52,7 +54,8 @@ def DeriveDecode : Pass<"mebp-derive-decode", "::mlir::ModuleOp"> {
   let description = [{
     From each block's forward, or the head's logits, a function for the next tokens of a sequence. What an op reads with
     everything before, as SequenceOpInterface says, is appended to a state, which the block keeps from step to step. An
-    op with a window needs no more of it than that. What reads later tokens is refused.
+    op with a window needs no more of it than that. What an op carries from row to row is a state, too. What reads later
+    tokens is refused.
 
     ```mlir
     func.func @layer.forward(%x, ..) { %k.. %v.. %o, %lse = nn.attention(%q, %k, %v) .. }

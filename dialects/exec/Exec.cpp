@@ -81,7 +81,11 @@ LogicalResult verifyWindow(Operation *op, Value whole, Value part, LoopOp loop) 
   auto wholeType = cast<RankedTensorType>(whole.getType()), partType = cast<RankedTensorType>(part.getType());
   Extents of = getExtents(whole), covered = getExtents(part);
   bool fits = false;
-  if (isOverTokens(loop))
+  if (isOverTokens(loop) && of.rows == Extent::Whole) // the trip's own part, by its number
+    fits = loop.getDomain() != mebp::train::Domain::TokenRows && covered.rows == Extent::Whole &&
+           of.columns == Extent::Whole && covered.columns == Extent::Whole &&
+           wholeType.getDimSize(1) == partType.getDimSize(1) && wholeType.getDimSize(0) % partType.getDimSize(0) == 0;
+  else if (isOverTokens(loop))
     fits = of.rows == Extent::Tokens && covered.rows == Extent::Chunk && of.columns == covered.columns &&
            wholeType.getDimSize(1) == partType.getDimSize(1);
   else if (of.rows == Extent::Whole && covered.rows == Extent::Tile)

@@ -22,6 +22,7 @@ void NNDialect::initialize() {
 #include "dialects/nn/NNAttributes.cpp.inc"
       >();
   registerParameters();
+  registerRecurrences();
   registerImportOps();
   registerEmbeddings();
   registerLinear();

@@ -30,6 +30,7 @@ def NN_Dialect : Dialect {
     void registerLinear();
     void registerNorms();
     void registerParameters();
+    void registerRecurrences();
   }];
 }
 

@@ -40,6 +40,16 @@ struct Slots {
         operands[next++] = index < mebp::format::slotCount(signature.operands) ? &signature.operands[index] : nullptr;
     for (size_t i = 0; i < std::min(results.size(), mebp::format::slotCount(signature.results)); ++i)
       results[i] = &signature.results[i];
+    for (size_t i = 0; i < mebp::format::slotCount(signature.operands); ++i)
+      if (const Slot &slot = signature.operands[i]; slot.carry != mebp::format::Carry::No)
+        carriers[slot.accumulates] = &slot;
+  }
+
+  /// Of what an operand or result carries; nothing where it does not.
+  static std::optional<SequenceUse> getCarriedUse(const Slot *slot) {
+    if (!slot || slot->carry == mebp::format::Carry::No)
+      return std::nullopt;
+    return slot->carry == mebp::format::Carry::Forwards ? SequenceUse::Carried : SequenceUse::CarriedBack;
   }
 
   SequenceUse getUse(const Slot *slot) const {
@@ -49,6 +59,7 @@ struct Slots {
   }
 
   SmallVector<const Slot *> operands, results;
+  llvm::SmallDenseMap<int, const Slot *> carriers; // by the result, also of an operand that is absent
   bool isCausal = false;
 };
 
@@ -59,12 +70,20 @@ SequenceUses mebp::nn::deriveSequenceUses(Operation *op) {
   SequenceUses uses;
   for (auto [operand, slot] : llvm::zip_equal(op->getOperands(), slots.operands)) {
     SequenceUse use = isTokens(operand.getType()) ? slots.getUse(slot) : SequenceUse::None;
+    if (std::optional<SequenceUse> carried = Slots::getCarriedUse(slot)) {
+      uses.operands.push_back(*carried);
+      continue;
+    }
     bool isAddedTo = slot && slot->accumulates != mebp::format::noSlot && use != SequenceUse::Rows;
     uses.operands.push_back(isAddedTo ? SequenceUse::Sum : use);
   }
   bool hasRows = llvm::any_of(op->getOperandTypes(), isTokens);
   for (auto [result, slot] : llvm::zip_equal(op->getResults(), slots.results)) {
     SequenceUse withoutRows = hasRows ? SequenceUse::Sum : SequenceUse::None;
+    if (auto carried = Slots::getCarriedUse(slots.carriers.lookup(result.getResultNumber()))) {
+      uses.results.push_back(*carried);
+      continue;
+    }
     uses.results.push_back(isTokens(result.getType()) ? slots.getUse(slot) : withoutRows);
   }
   return uses;
@@ -92,5 +111,7 @@ bool mebp::nn::mixesRows(Operation *op) {
     return false;
   SequenceUses uses = sequence.getSequenceUses();
   return llvm::any_of(llvm::concat<SequenceUse>(uses.operands, uses.results),
-                      [](SequenceUse use) { return use == SequenceUse::Before || use == SequenceUse::Everything; });
+                      [](SequenceUse use) {
+                        return use == SequenceUse::Before || use == SequenceUse::Everything || isCarried(use);
+                      });
 }

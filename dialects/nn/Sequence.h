@@ -15,6 +15,8 @@ enum class SequenceUse {
   Before,     // the same rows and all earlier ones
   Everything, // all rows
   Sum,        // as result: a sum over the rows, without rows of its own. As operand: what such a result is added to
+  Carried,    // what row after row carries on. As result: what the last row leaves; as operand: what it begins with
+  CarriedBack // likewise, from later rows to earlier ones
 };
 
 struct SequenceUses {
@@ -25,6 +27,8 @@ struct SequenceUses {
 /// kernel is causal. All else that has rows is row by row, and so is an op without a kernel. A result without rows, of
 /// operands that have some, is a sum.
 SequenceUses deriveSequenceUses(mlir::Operation *op);
+
+inline bool isCarried(SequenceUse use) { return use == SequenceUse::Carried || use == SequenceUse::CarriedBack; }
 
 /// The results that are sums over rows.
 llvm::SmallVector<mlir::OpResult> getSums(mlir::Operation *op);

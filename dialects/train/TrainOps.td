@@ -91,7 +91,11 @@ def Train_YieldOp : Train_Op<"yield", [Pure, Terminator, HasParent<"LoopOp">]> {
 
 def Train_SliceOp : Train_Op<"slice", [Pure]> {
   let summary = "The rows that this trip covers";
-  let description = "result = source[rows of trip], of the source's type where that is of tokens. For weight_rows of a vector, its elements.";
+  let description = [{
+    result = source[rows of trip], of the source's type where that is of tokens. For weight_rows of a vector, its
+    elements. Of what has no tokens, in a loop over the sequence, the trip's own part: as many rows as the result has,
+    one trip's behind those of the trip before it in the sequence.
+  }];
   let arguments = (ins AnyRankedTensor:$source, Index:$trip);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source `[` $trip `]` attr-dict `:` type($source) `->` type($result)";
@@ -100,7 +104,10 @@ def Train_SliceOp : Train_Op<"slice", [Pure]> {
 
 def Train_UpdateOp : Train_Op<"update", [Pure, AllTypesMatch<["destination", "result"]>]> {
   let summary = "A tensor with the rows that this trip covers replaced";
-  let description = "result = destination, but result[rows of trip] = source. Shares the destination's memory.";
+  let description = [{
+    result = destination, but result[rows of trip] = source, or the trip's own part as train.slice has it. Shares the
+    destination's memory.
+  }];
   let arguments = (ins AnyRankedTensor:$destination, AnyRankedTensor:$source, Index:$trip);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source `into` $destination `[` $trip `]` attr-dict `:` type($source) `into` type($destination)";

@@ -114,6 +114,14 @@ static Status checkExpertSum(const KernelShape &shape) {
   return shape['Y'] == shape['J'] * shape['D'] ? Status() : wrong(shape, "has columns that do not fit its slots");
 }
 
+// A state has all rows but one that a convolution reads, of each item that it is of.
+static Status checkConvolution(const KernelShape &shape) {
+  const int64_t kept = shape['W'] - 1, items = std::max<int64_t>(shape.attributes.items, 1);
+  if (kept < 1 || shape['K'] != kept * items)
+    return wrong(shape, "carries rows that do not fit its width");
+  return Status();
+}
+
 // How much of a call there is of what the room grows with, and its name.
 static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const format::KernelSignature &signature) {
   switch (signature.roomPer) {
@@ -169,6 +177,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkExperts(shape);
   case format::Rule::ExpertSum:
     return checkExpertSum(shape);
+  case format::Rule::Convolution:
+    return checkConvolution(shape);
   }
   return Status();
 }

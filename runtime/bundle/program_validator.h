@@ -73,6 +73,7 @@ private:
   Status checkUpdate(const format::Update &update, Values &defined);
   Status checkLoop(const format::Loop &loop, Values &defined);
   Status checkWindow(uint32_t whole, uint32_t part, uint32_t loop) const;
+  Status checkOwnPart(uint32_t whole, uint32_t part, uint32_t loop) const;
   Status use(int64_t index) const;
   Status define(int64_t index, Values &defined);
   Status checkWritable(uint32_t index) const;

@@ -180,6 +180,8 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
     return status;
   if (attributes.capacity && !signature->ofState)
     return failure(MEBP_CORRUPT, "'%s' has a capacity, but no state", kernel.name().c_str());
+  if (attributes.items && static_cast<uint64_t>(attributes.items) != model.batch())
+    return failure(MEBP_CORRUPT, "'%s' has states of %d items", kernel.name().c_str(), attributes.items);
   if (signature->parts != format::Parts::None)
     return checkParts(kernel, *signature, attributes, defined);
 
@@ -218,7 +220,8 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
     if (operand >= 0 && (result < 0 || !shareMemory(static_cast<uint32_t>(operand), static_cast<uint32_t>(result))))
       return failure(MEBP_CORRUPT, "'%s' does not accumulate into its operand '%s'", kernel.name().c_str(),
                      signature->operands[i].name);
-    if (signature->rule == format::Rule::State)
+    const bool isCarried = operand >= 0 && attributes.items > 0 && signature->operands[i].carry != format::Carry::No;
+    if (signature->rule == format::Rule::State || isCarried)
       if (Status status = checkAppended(static_cast<uint32_t>(operand)); !status.ok())
         return status.in("'" + kernel.name() + "'");
   }
@@ -279,6 +282,8 @@ Status ProgramValidator::checkWindow(uint32_t whole, uint32_t part, uint32_t loo
     return failure(MEBP_CORRUPT, "it changes the element type");
   Dimension rows = rowsOf(part), columns = columnsOf(part);
   bool overTokens = loops[loop].overTokens();
+  if (overTokens && rows.kind == Extent::STATIC && rowsOf(whole).kind == Extent::STATIC)
+    return checkOwnPart(whole, part, loop);
   uint64_t domain = overTokens ? tokens : value(loops[loop].step->domain_value()).rows();
   if (rows.kind == Extent::LOOP && rows.loop == loop) {
     Dimension covered{domain, overTokens ? Extent::TOKENS : Extent::STATIC};
@@ -289,6 +294,17 @@ Status ProgramValidator::checkWindow(uint32_t whole, uint32_t part, uint32_t loo
       return Status();
   }
   return failure(MEBP_CORRUPT, "value %u is not what a trip of loop %u covers of value %u", part, loop, whole);
+}
+
+// Likewise, of what has no tokens: each trip has its own rows.
+Status ProgramValidator::checkOwnPart(uint32_t whole, uint32_t part, uint32_t loop) const {
+  const format::Loop &step = *loops[loop].step;
+  const uint64_t trips = model.batch() * ((model.sequence() + step.size() - 1) / step.size());
+  const Dimension rows = rowsOf(part), all = rowsOf(whole);
+  if (step.domain() == format::Loop::TOKEN_ROWS || isQuantised(storageOf(whole)) || rows.count == 0 ||
+      columnsOf(part) != columnsOf(whole) || columnsOf(part).kind != Extent::STATIC || all.count / rows.count < trips)
+    return failure(MEBP_CORRUPT, "value %u is not what a trip of loop %u has of value %u", part, loop, whole);
+  return Status();
 }
 
 Status ProgramValidator::checkSlice(const format::Slice &slice, Values &defined) {

@@ -28,6 +28,7 @@ struct Attributes {
   int32_t kvHeads = 0;
   int32_t window = 0;
   int32_t capacity = 0; // of a state, for each batch item; 0: none
+  int32_t items = 0;    // that a carried state is of, side by side; 0: of the one that the rows are of
   int32_t offset = 0;
   int32_t groups = 1;
   int32_t topGroups = 0; // 0: all

@@ -61,6 +61,7 @@ static constexpr Named numbers[] = {
     {"kv_heads", &Attributes::kvHeads},
     {"window", &Attributes::window},
     {"capacity", &Attributes::capacity},
+    {"items", &Attributes::items},
     {"offset", &Attributes::offset},
     {"groups", &Attributes::groups},
     {"top_groups", &Attributes::topGroups},

@@ -34,6 +34,11 @@ public:
     return {item * length + offset, std::min(size, length - offset)};
   }
 
+  // Where it stands in the sequence and the batch, whichever way they are run through.
+  int64_t placeOf(int64_t index) const {
+    return reversed ? index - index % perItem + (perItem - 1 - index % perItem) : index;
+  }
+
 private:
   int64_t size = 1, length = 0, perItem = 0, total = 0;
   bool reversed = false;

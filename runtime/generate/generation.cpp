@@ -141,6 +141,9 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
   drafted = 0;
   if (Status status = check(ids, 1, count); !status.ok())
     return status;
+  if (isCarried())
+    return failure(MEBP_UNSUPPORTED, "a recurrence carries its state from token to token and cannot go back to an "
+                                     "earlier one, so nothing can be drafted; leave drafts out");
   if (count > mostDrafted())
     return failure(MEBP_OUT_OF_RANGE, "a draft has %u tokens, and one pass takes up to %u; give fewer", count,
                    mostDrafted());
@@ -157,8 +160,16 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
   });
 }
 
+bool Generation::isCarried() const {
+  for (const std::vector<layout::StatePlace> &block : layout.states)
+    for (const layout::StatePlace &state : block)
+      if (state.isCarried)
+        return true;
+  return false;
+}
+
 uint32_t Generation::mostDrafted() const {
-  return std::min(layout.rows, engine->bundle().content().model().sequence());
+  return isCarried() ? 0 : std::min(layout.rows, engine->bundle().content().model().sequence());
 }
 
 Status Generation::draftLogits(uint32_t number, float *logits) {
@@ -261,7 +272,8 @@ void Generation::rewind(uint32_t wanted) {
   bool isKept = true;
   for (const std::vector<layout::StatePlace> &block : layout.states)
     for (const layout::StatePlace &state : block)
-      isKept &= !state.window || keeps(state.capacity, state.capacity - state.window + 1);
+      isKept &= state.isCarried ? wanted >= length
+                                : !state.window || keeps(state.capacity, state.capacity - state.window + 1);
   if (const format::Split &split = content.split(); split.ring() && split.ring() < content.model().positions())
     isKept &= keeps(split.ring(), split.ring_slack());
   drafted = 0;
@@ -283,7 +295,7 @@ Status Generation::spread(uint32_t count) {
       unsigned char *first = arena.data() + state.offset;
       for (uint32_t item = 1; item < count; ++item)
         std::memcpy(first + item * state.itemBytes(), first,
-                    std::min<uint64_t>(written, state.capacity) * state.rowBytes);
+                    (state.isCarried ? state.capacity : std::min<uint64_t>(written, state.capacity)) * state.rowBytes);
     }
   batch = count;
   if (!engine->passing())

@@ -11,6 +11,7 @@ from mebp.errors import Error, explained
 from mebp.exporter.assignment import join_assigned_parts
 from mebp.exporter.later import later_advice
 from mebp.exporter.masks import plain_masks
+from mebp.exporter.recurrences import one_node_each
 from mebp.exporter.rotary import computed_tables
 
 _OPSET = 23
@@ -24,7 +25,7 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     ids = torch.zeros(batch, seq_len, dtype=torch.int64)
     try:
         # Left to torch.onnx, what fails would be tried in other ways, one of which computes the whole model.
-        with computed_tables(), plain_masks():
+        with computed_tables(), plain_masks(), one_node_each(model):
             exported = join_assigned_parts(torch.export.export(model, (), {"input_ids": ids}, strict=False))
         program = torch.onnx.export(
             exported,

@@ -49,6 +49,7 @@ struct PreparedLoop {
 struct Window {
   uint32_t whole = 0, part = 0, loop = 0;
   bool columns = false;
+  bool ownPart = false; // of what has no tokens: as many rows as the part has, by the trip's place
 };
 
 struct PreparedValue {

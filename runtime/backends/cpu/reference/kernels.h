@@ -10,6 +10,7 @@ namespace mebp::cpu::reference {
 
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
+extern const KernelTable convolutionKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable embeddingKernels;
 extern const KernelTable expertKernels;

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row knows of those before it by a state: transformers' functions for it, each as one node of our own.
+
+Written out, a recurrence is a graph of cumulative sums and of loops that torch unrolls. Each modeling module has the
+functions under the same names, so one replacement serves all families. While `one_node_each` is active, a call of one is
+one node of the domain "mebp" (compiler/import/OnnxFile.cpp), whose operands are [batch, sequence, features].
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import torch
+from torch.onnx.ops import symbolic
+from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
+
+from mebp.errors import Error
+
+_VERSION = 1
+
+
+@contextmanager
+def one_node_each(model: PreTrainedModel) -> Iterator[None]:
+    """Of all that `model` calls."""
+    with ExitStack() as replaced:
+        for module in {sys.modules[type(each).__module__] for each in model.modules()}:
+            for name, function in _REPLACED.items():
+                if hasattr(module, name):
+                    replaced.enter_context(patch.object(module, name, function))
+        yield
+
+
+def _causal_conv(
+    hidden_states: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
+    seq_idx: torch.Tensor | None = None,
+    **_: object,
+) -> torch.Tensor:
+    """hidden_states [batch, channels, sequence], weight [channels, width] -> as hidden_states."""
+    if seq_idx is not None:
+        raise Error("a convolution of packed samples cannot be exported; export the model without seq_idx")
+    rows = hidden_states.transpose(1, 2)
+    operands = [rows, weight, *([] if bias is None else [bias])]
+    made = symbolic("mebp::CausalConv", operands, {}, dtype=rows.dtype, shape=rows.shape, version=_VERSION)
+    if activation is not None:
+        made = ACT2FN[activation](made)
+    return made.transpose(1, 2)
+
+
+_REPLACED = {"causal_conv1d_fn": _causal_conv}
