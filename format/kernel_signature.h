@@ -16,6 +16,13 @@ constexpr int64_t maximumLowRank = 64;
 // positions than there may be, in a ring, keeps whole tiles.
 constexpr int64_t keyTile = 64;
 
+// Every so many rows of a call, from its first one of each batch item, a recurrence leaves the state before them, from
+// which its gradient goes on.
+constexpr int64_t markedRows = 64;
+
+// The widest key of a recurrence: kernels have room for one.
+constexpr int64_t widestKey = 512;
+
 // Scratch of the CPU's kernels, for one thread within one call.
 constexpr size_t workspaceBytes = 512 * 1024;
 
@@ -41,7 +48,8 @@ enum class Carry : uint8_t { No, Forwards, Backwards };
 
 // One operand or result. Its shape is two characters: 1, or a letter for a dimension that is the same wherever the
 // letter stands. Some letters say more: N is the rows of tokens that a call computes, S all tokens of the step (of a
-// causal kernel, it uses those up to its own rows), V covers the vocabulary, P every position.
+// causal kernel, it uses those up to its own rows), V covers the vocabulary, P every position, Z has one row for every
+// `markedRows` of N.
 struct Slot {
   const char *name = nullptr;
   const char *shape = nullptr;
@@ -72,8 +80,8 @@ enum class Cost : uint8_t {
 };
 
 // What a thread's workspace has to hold of a call, besides what is as large in every call: so many bytes for each
-// column of its weight `w` or of a head, or for each frequency or expert.
-enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency, Expert };
+// column of its weight `w` or of a head, or for each frequency, expert, or element of a head's state.
+enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequency, Expert, StateElement };
 
 // What shapes alone do not say, and the runtime checks (runtime/bundle/kernel_rules.cpp).
 enum class Rule : uint8_t {
@@ -90,7 +98,9 @@ enum class Rule : uint8_t {
   Route,
   Experts,
   ExpertSum,
-  Convolution
+  Convolution,
+  Rates,
+  Delta
 };
 
 struct KernelSignature {

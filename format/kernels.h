@@ -170,6 +170,37 @@ inline constexpr KernelSignature table[] = {
         .inOrder()
         .copying(2, 3)
         .withoutRoom(),
+    KernelSignature{"softplus",
+                    {activation("x", "NF"), optional(exact("bias", "1F")), optional(exact("rate", "1G"))},
+                    {exact("y", "NF")}}
+        .under(Rule::Rates)
+        .copying(2)
+        .withoutRoom(),
+    KernelSignature{"softplus_gradient",
+                    {activation("x", "NF"), exact("dy", "NF"), optional(exact("bias", "1F")),
+                     optional(exact("rate", "1G"))},
+                    {activation("dx", "NF")}}
+        .under(Rule::Rates)
+        .copying(3)
+        .withoutRoom(),
+    KernelSignature{"gated_delta",
+                    {activation("q", "NQ"), activation("k", "NQ"), activation("v", "NU"), exact("g", "NH"),
+                     activation("beta", "NH"), carried(exact("state", "RT"), 1), starts()},
+                    {activation("o", "NU"), exact("next", "RT"), optional(exact("marks", "ZT"))}}
+        .ofTokens()
+        .under(Rule::Delta)
+        .copying(8, 8)
+        .needing(2 * sizeof(double), Per::StateElement),
+    KernelSignature{"gated_delta_gradient",
+                    {activation("q", "NQ"), activation("k", "NQ"), activation("v", "NU"), exact("g", "NH"),
+                     activation("beta", "NH"), exact("marks", "ZT"), activation("do", "NU"),
+                     carried(exact("dstate", "RT"), 5, Carry::Backwards), starts()},
+                    {exact("dq", "NQ"), exact("dk", "NQ"), activation("dv", "NU"), exact("dg", "NH"),
+                     activation("dbeta", "NH"), exact("next", "RT")}}
+        .ofTokens()
+        .under(Rule::Delta)
+        .copying(8, 8)
+        .needing(2 * sizeof(double), Per::StateElement),
     KernelSignature{
         "route", {exact("logits", "NE"), optional(weight("bias", "1E"))}, {exact("weights", "NJ"), exact("ids", "NJ")}}
         .under(Rule::Route)

@@ -38,6 +38,12 @@ Value TokenFlattener::buildXielu(nn::OnnxOp node, Value x) {
                              toFloat(getFloat(node, "beta")), toFloat(getFloat(node, "epsilon")));
 }
 
+/// What gates nothing gates ones.
+Value TokenFlattener::buildSigmoid(nn::OnnxOp node, Value x) {
+  Value ones = nn::FillOp::create(builder, node.getLoc(), x.getType(), builder.getF32FloatAttr(1.0f));
+  return nn::GatedOp::create(builder, node.getLoc(), x.getType(), x, ones, "sigmoid");
+}
+
 /// One without attributes.
 Value TokenFlattener::buildByTable(nn::OnnxOp node, Value x) {
   const StringRef kernel = format::findActivationOfNode(node.getOpType())->name;
@@ -52,6 +58,7 @@ TokenFlattener::Builder TokenFlattener::findActivation(StringRef op) {
       .Case("Softcap", &TokenFlattener::buildSoftcap)
       .Case("Tanh", &TokenFlattener::buildSoftcap)
       .Case("Clip", &TokenFlattener::buildClamp)
+      .Case("Sigmoid", &TokenFlattener::buildSigmoid)
       .Case("Xielu", &TokenFlattener::buildXielu)
       .Default(format::findActivationOfNode(op) ? &TokenFlattener::buildByTable : nullptr);
 }

@@ -45,3 +45,53 @@ LogicalResult TokenFlattener::flattenCausalConv(nn::OnnxOp node) {
   define(node, convolution.getOutput(), layout);
   return success();
 }
+
+/// x [batch, sequence, features] -> the logarithm of a decay, with a bias for each feature or none, and a rate.
+LogicalResult TokenFlattener::flattenDecay(nn::OnnxOp node) {
+  const Token *x = find(node.getInputs()[0]);
+  if (!x || !hasWholeRows(*x))
+    return emitUnsupported(node) << "its input is not all features of each token";
+  const AxisLayout layout = x->layout;
+  const bool hasBias = node.getInputs().size() > 2;
+  Value decay = nn::SoftplusOp::create(builder, node.getLoc(), x->flat.getType(), x->flat,
+                                       hasBias ? node.getInputs()[1] : Value(), node.getInputs().back());
+  define(node, decay, layout);
+  return success();
+}
+
+/// q, k [batch, sequence, heads, K], v [batch, sequence, heads, P], g and beta [batch, sequence, heads]. Key heads may
+/// have been repeated for the heads that share them.
+LogicalResult TokenFlattener::flattenGatedDelta(nn::OnnxOp node) {
+  const Token *operands[5];
+  int64_t heads[5];
+  for (int i = 0; i < 5; ++i) {
+    const Token *x = operands[i] = find(node.getInputs()[i]);
+    const size_t rank = i < 3 ? 4 : 3;
+    bool fits = x && x->layout.getRank() == rank && isBatch(x->layout[0]) && isSequence(x->layout[1]);
+    const int64_t run = !fits ? 0 : i < 3 ? getRun(*x) : 1;
+    heads[i] = run ? features(x->flat) / run : 0;
+    if (i < 3) {
+      ArrayRef<AxisPiece> distinct = run ? x->layout[2] : ArrayRef<AxisPiece>();
+      while (i < 2 && !distinct.empty() && distinct.back().axis == AxisLayout::kRepeated)
+        distinct = distinct.drop_back();
+      fits &= run && areHeads(distinct, heads[i], run);
+    } else {
+      fits &= run && getRun(*x) == heads[i];
+    }
+    if (!fits)
+      return emitUnsupported(node) << "its operand " << i << " is not [batch, sequence, heads"
+                                   << (i < 3 ? ", width]" : "]");
+  }
+  if (heads[0] != heads[1] || heads[2] % heads[0] || heads[3] != heads[2] || heads[4] != heads[2] ||
+      features(operands[0]->flat) != features(operands[1]->flat))
+    return emitUnsupported(node) << "its heads do not fit each other";
+  const int64_t columns = features(operands[0]->flat) / heads[0] * features(operands[2]->flat);
+  auto state = RankedTensorType::get({1, columns}, builder.getF32Type());
+  auto marks = RankedTensorType::get({ShapedType::kDynamic, columns}, builder.getF32Type());
+  const Token v = *operands[2];
+  auto delta = nn::GatedDeltaOp::create(builder, node.getLoc(), v.flat.getType(), state, marks, operands[0]->flat,
+                                        operands[1]->flat, v.flat, operands[3]->flat, operands[4]->flat, Value(),
+                                        Value(), heads[2], heads[0], toFloat(getFloat(node, "scale")), 0);
+  define(node, delta.getOutput(), v.layout);
+  return success();
+}

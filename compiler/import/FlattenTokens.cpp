@@ -138,6 +138,8 @@ TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
       .Case("RotaryEmbedding", &TokenFlattener::flattenRotary)
       .Case("Attention", &TokenFlattener::flattenAttention)
       .Case("CausalConv", &TokenFlattener::flattenCausalConv)
+      .Case("Decay", &TokenFlattener::flattenDecay)
+      .Case("GatedDelta", &TokenFlattener::flattenGatedDelta)
       .Case("Route", &TokenFlattener::flattenRoute)
       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)

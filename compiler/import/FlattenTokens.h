@@ -46,6 +46,8 @@ private:
   mlir::LogicalResult flattenAttention(nn::OnnxOp node);
   // Recurrences: FlattenRecurrences.cpp.
   mlir::LogicalResult flattenCausalConv(nn::OnnxOp node);
+  mlir::LogicalResult flattenDecay(nn::OnnxOp node);
+  mlir::LogicalResult flattenGatedDelta(nn::OnnxOp node);
   /// Whether a view is of a parameter, for convolutions alone, which look through it.
   static bool isConvolutionWeight(nn::OnnxOp view);
   mlir::LogicalResult flattenRepeatedRow(nn::OnnxOp node, nn::ConstantOp indices);
@@ -65,6 +67,7 @@ private:
   mlir::Value buildGelu(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildSoftcap(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildClamp(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildSigmoid(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildXielu(nn::OnnxOp node, mlir::Value x);
   // Mixtures of experts: FlattenExperts.cpp.
   mlir::LogicalResult flattenRoute(nn::OnnxOp node);

@@ -35,6 +35,7 @@ constexpr LikeFirst nodes[] = {
      4,
      {{"interleaved", Kept::Integer}, {"rotary_embedding_dim", Kept::Integer}, {"num_heads", Kept::Heads}}},
     {"CausalConv", 2, 3, {}},
+    {"GatedDelta", 5, 5, {{"scale", Kept::Float}}},
     {"Attention",
      3,
      7,
@@ -79,8 +80,8 @@ LogicalResult GraphImporter::importLikeFirst(const OnnxNode &node, Entries &inpu
         return node.emitError() << "is not over the last axis alone, which is not supported";
     }
   }
-  // But that attention gives what values are as wide as.
-  Extents shape(type.getShape());
+  // But that these give what values are as wide as.
+  Extents shape(node.getOp() == "GatedDelta" ? getType(*inputs[2]).getShape() : type.getShape());
   if (node.getOp() == "Attention" && shape.size() == 4 && getType(*inputs[2]).getRank() == 4)
     shape.back() = getShape(*inputs[2]).back();
   define(node.getProto().output(0), emit(node, node.getOp(), values, shape, type.getElementType(), attributes));

@@ -18,7 +18,7 @@ static constexpr int kMostNodes = 100000;
 /// What ONNX has no op for, and our exporter writes as one node: a domain of our own, its version, and its ops.
 static constexpr StringRef kOwnDomain = "mebp";
 static constexpr int64_t kOwnVersion = 1;
-static constexpr StringRef kOwnOps[] = {"CausalConv"};
+static constexpr StringRef kOwnOps[] = {"CausalConv", "GatedDelta"};
 
 static bool isDefaultDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
 

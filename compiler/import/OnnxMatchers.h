@@ -77,6 +77,7 @@ private:
   llvm::StringRef op;
 };
 
+void populateRaiseRecurrences(mlir::RewritePatternSet &patterns);
 void populateRaiseActivation(mlir::RewritePatternSet &patterns);
 void populateRaiseAttention(mlir::RewritePatternSet &patterns);
 void populateRaiseBatchedHeads(mlir::RewritePatternSet &patterns);

@@ -21,6 +21,7 @@ struct Raise : mebp::impl::RaiseBase<Raise> {
     populateRaiseRope(patterns);
     populateRaiseActivation(patterns);
     populateRaiseExperts(patterns);
+    populateRaiseRecurrences(patterns);
     populateRaiseLinear(patterns);
     populateRaiseAttention(patterns);
     populateRaiseBatchedHeads(patterns);

@@ -204,10 +204,10 @@ private:
     }
     SmallVector<Type> types;
     SmallVector<Shape> resultShapes;
-    for (OpResult result : op->getResults()) {
+    for (OpResult result : op->getResults().take_front(countResults(op))) {
       Value accumulator = op.getAccumulator(result.getResultNumber());
       Shape shape = accumulator ? shapes.lookup(mapping.lookup(accumulator)) : getResultShape(op, result);
-      if (ShapedType::isDynamic(shape.columns.size))
+      if (ShapedType::isDynamic(shape.columns.size) || ShapedType::isDynamic(shape.rows.size))
         return op->emitError() << "the size of result " << result.getResultNumber()
                                << " is not known: " << result.getType();
       resultShapes.push_back(shape);
@@ -218,10 +218,22 @@ private:
     auto kernel =
         exec::KernelOp::create(builder, op->getLoc(), types, op->getName().stripDialect(), lookupAll(op->getOperands()),
                                getSlots(op), ArrayAttr(), attributes.getDictionary(builder.getContext()));
-    for (auto [original, lowered, shape] : llvm::zip(op->getResults(), kernel.getOutputs(), resultShapes))
+    for (auto [lowered, original, shape] : llvm::zip_first(kernel.getOutputs(), op->getResults(), resultShapes))
       define(original, lowered, shape);
     return success();
   }
+
+  /// Without the last ones that nobody reads and a kernel may leave out.
+  static size_t countResults(nn::KernelOpInterface op) {
+    const format::KernelSignature &signature = nn::getSignature(op);
+    size_t count = op->getNumResults();
+    while (count > 0 && signature.parts == format::Parts::None && signature.results[count - 1].optional &&
+           op->getResult(count - 1).use_empty())
+      --count;
+    return count;
+  }
+
+  static int64_t countMarks(int64_t rows) { return (rows + format::markedRows - 1) / format::markedRows; }
 
   /// By the letters of the kernel's signature; what no operand shares is of the type, or of the loop around.
   Shape getResultShape(nn::KernelOpInterface op, OpResult result) {
@@ -232,6 +244,8 @@ private:
     if (signature.parts == format::Parts::None) {
       const char *letters = signature.results[result.getResultNumber()].shape;
       SmallVector<Value> operands = nn::getSlotOperands(op);
+      if (letters[0] == 'Z')
+        shape.rows = {tokenRows ? countMarks(tokenRows) : batch * countMarks(sequence)};
       findAxis(signature, operands, letters[0], shape.rows);
       findAxis(signature, operands, letters[1], shape.columns);
     } else {

@@ -51,4 +51,68 @@ def NN_CausalConvWeightGradientOp : NN_KernelOp<"causal_conv_weight_gradient", [
   }];
 }
 
+def NN_SoftplusOp : NN_KernelOp<"softplus", [AttrSizedOperandSegments, Differentiable]> {
+  let summary = "Softplus, or the logarithm of a decay";
+  let description = [{
+    y = log(1 + exp(x + bias)), times −exp(rate[f / (F / G)]) where there are G rates: the logarithm of what a recurrence
+    keeps of its state. x, y [B,T,F], bias [F], rate [G].
+  }];
+  let arguments = (ins Tokens:$x, Optional<Vector>:$bias, Optional<Vector>:$rate);
+  let results = (outs Tokens:$result);
+  let assemblyFormat = [{
+    `(` $x (`bias` $bias^)? (`rate` $rate^)? `)` attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_SoftplusGradientOp : NN_KernelOp<"softplus_gradient", [AttrSizedOperandSegments]> {
+  let summary = "The cotangent of softplus's input";
+  let description = "dx = dy / (1 + exp(−x − bias)), times −exp(rate) where there are rates.";
+  let arguments = (ins Tokens:$x, Tokens:$dy, Optional<Vector>:$bias, Optional<Vector>:$rate);
+  let results = (outs Tokens:$result);
+  let assemblyFormat = [{
+    `(` $x `,` $dy (`bias` $bias^)? (`rate` $rate^)? `)` attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_GatedDeltaOp : NN_KernelOp<"gated_delta", [AttrSizedOperandSegments, Differentiable]> {
+  let summary = "The gated delta rule";
+  let description = [{
+    Of each of H heads a state S [K,P], which is 0 before the first token of a sample:
+    S ← exp(g[t]) S, u = beta[t] (v[t] − Sᵀ k[t]), S ← S + k[t] uᵀ, o[t] = scale Sᵀ q[t]. q, k [B,T,G·K] have G key heads,
+    of which head h has number h / (H / G); v, o [B,T,H·P], g, beta [B,T,H]. `state` and `next` [1,H·K·P] are S before
+    the first row and behind the last one; `marks`, S before every 64th row, from the first one on. `items` as in
+    nn.causal_conv. Gated DeltaNet (Yang et al. 2024), equation 10.
+  }];
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$g, Tokens:$beta, Optional<State>:$state,
+                       Optional<Starts>:$starts, I64Attr:$heads, I64Attr:$kv_heads, F32Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$items);
+  let results = (outs Tokens:$output, State:$next, Matrix:$marks);
+  let assemblyFormat = [{
+    `(` $q `,` $k `,` $v `,` $g `,` $beta (`state` $state^)? (`starts` $starts^)? `)` attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_GatedDeltaGradientOp : NN_KernelOp<"gated_delta_gradient", [AttrSizedOperandSegments]> {
+  let summary = "The cotangents of the gated delta rule's inputs";
+  let description = [{
+    With R the cotangent of S behind row t, from `dstate` on, and S′ = exp(g) S before it, rows descending:
+    R ← R + q (scale do)ᵀ, dq = scale S do, du = Rᵀ k, dk = R u − S′ (beta du), dv = beta du, dbeta = duᵀ (v − S′ᵀ k),
+    R ← R − k (beta du)ᵀ, dg = ⟨R, S′⟩, R ← exp(g) R, and 0 where a sample begins. dq and dk are sums over the heads of
+    a key head. `marks` as in nn.gated_delta, of the same rows.
+  }];
+  let arguments = (ins Tokens:$q, Tokens:$k, Tokens:$v, Tokens:$g, Tokens:$beta, Matrix:$marks, Tokens:$cotangent,
+                       Optional<State>:$dstate, Optional<Starts>:$starts, I64Attr:$heads, I64Attr:$kv_heads,
+                       F32Attr:$scale);
+  let results = (outs Tokens:$dq, Tokens:$dk, Tokens:$dv, Tokens:$dg, Tokens:$dbeta, State:$next);
+  let assemblyFormat = [{
+    `(` $q `,` $k `,` $v `,` $g `,` $beta `,` $marks `,` $cotangent (`dstate` $dstate^)? (`starts` $starts^)? `)`
+    attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

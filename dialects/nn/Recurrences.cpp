@@ -3,6 +3,9 @@
 // Recurrences: what their ops check beyond shapes, and their gradient rules.
 #include "dialects/nn/Recurrences.h"
 
+#include "dialects/nn/Checks.h"
+
+#include "dialects/nn/Arithmetic.h"
 #include "dialects/nn/Linear.h"
 
 #include "mlir/IR/Builders.h"
@@ -53,5 +56,66 @@ LogicalResult CausalConvOp::buildGradient(OpBuilder &builder, ArrayRef<Value> co
                                                       Value(), getStarts());
   if (getBias() && wanted.test(2))
     gradients[2] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), cotangents[0], Value());
+  return success();
+}
+
+/// Rates are one for each feature, or for each group of them.
+static LogicalResult checkRates(Operation *op, Value x, Value rate) {
+  if (rate && features(x) % features(rate))
+    return op->emitOpError() << "has " << features(rate) << " rates, which do not divide the " << features(x)
+                             << " features of 'x'";
+  return success();
+}
+
+LogicalResult SoftplusOp::verify() { return checkRates(*this, getX(), getRate()); }
+LogicalResult SoftplusGradientOp::verify() { return checkRates(*this, getX(), getRate()); }
+
+// Uses x, and the result where rates are trained.
+LogicalResult SoftplusOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                        MutableArrayRef<Value> gradients) {
+  const unsigned bias = 1, rate = getBias() ? 2 : 1;
+  Value dx = SoftplusGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getBias(), getRate());
+  if (wanted.test(0))
+    gradients[0] = dx;
+  if (getBias() && wanted.test(bias))
+    gradients[bias] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), dx, Value());
+  if (getRate() && wanted.test(rate)) {
+    if (features(getRate()) != features(getX()))
+      return emitError("'nn.softplus' has no gradient rule for rates of several features; leave them frozen");
+    Value each = MultiplyOp::create(builder, getLoc(), getType(), cotangents[0], getResult());
+    gradients[rate] = BiasGradientOp::create(builder, getLoc(), getRate().getType(), each, Value());
+  }
+  return success();
+}
+
+/// Of q, k, v and the state [.., heads * K * P].
+static LogicalResult checkDelta(Operation *op, Value q, Value v, Value g, Value next, int64_t heads, int64_t keyHeads) {
+  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads || features(q) % keyHeads || features(v) % heads)
+    return op->emitOpError() << "has " << heads << " heads and " << keyHeads << " key heads, which do not divide "
+                             << "features or each other";
+  if (failed(checkFeatures(op, g, "g", heads)))
+    return failure();
+  return checkFeatures(op, next, "next", features(q) / keyHeads * features(v));
+}
+
+LogicalResult GatedDeltaOp::verify() {
+  return checkDelta(*this, getQ(), getV(), getG(), getNext(), getHeads(), getKvHeads());
+}
+LogicalResult GatedDeltaGradientOp::verify() {
+  return checkDelta(*this, getQ(), getV(), getG(), getNext(), getHeads(), getKvHeads());
+}
+
+// Uses all inputs, and the marks.
+LogicalResult GatedDeltaOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
+                                          MutableArrayRef<Value> gradients) {
+  if (cotangents[1] || cotangents[2])
+    return emitError("'nn.gated_delta' has no gradient rule for 'next' and 'marks'");
+  auto gradient = GatedDeltaGradientOp::create(
+      builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getG().getType(), getBeta().getType(),
+      getNext().getType(), getQ(), getK(), getV(), getG(), getBeta(), getMarks(), cotangents[0], Value(), getStarts(),
+      getHeadsAttr(), getKvHeadsAttr(), getScaleAttr());
+  for (unsigned i = 0; i < 5; ++i)
+    if (wanted.test(i))
+      gradients[i] = gradient.getResult(i);
   return success();
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// A sum over rows has to go on from chunk to chunk: a kernel that makes one takes what it is added to.
 constexpr bool everySumAccumulates() {
-  auto hasRows = [](const Slot &slot) { return slot.shape[0] == 'N' || slot.shape[0] == 'S'; };
+  auto hasRows = [](const Slot &slot) { return slot.shape[0] == 'N' || slot.shape[0] == 'S' || slot.shape[0] == 'Z'; };
   for (const KernelSignature &signature : mebp::format::kernelSignatures) {
     bool readsRows = false;
     for (size_t i = 0; i < mebp::format::slotCount(signature.operands); ++i)
@@ -84,7 +84,8 @@ SequenceUses mebp::nn::deriveSequenceUses(Operation *op) {
       uses.results.push_back(*carried);
       continue;
     }
-    uses.results.push_back(isTokens(result.getType()) ? slots.getUse(slot) : withoutRows);
+    const bool hasOwn = isTokens(result.getType()) || (slot && slot->shape[0] == 'Z'); // or of so many of its rows
+    uses.results.push_back(hasOwn ? slots.getUse(slot) : withoutRows);
   }
   return uses;
 }

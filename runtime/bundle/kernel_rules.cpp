@@ -122,6 +122,25 @@ static Status checkConvolution(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkRates(const KernelShape &shape) {
+  if (shape['G'] && shape['F'] % shape['G'] != 0)
+    return wrong(shape, "has columns that its rates do not divide");
+  return Status();
+}
+
+// A state has a matrix for each head, of each item that it is of.
+static Status checkDelta(const KernelShape &shape) {
+  const int64_t heads = shape.attributes.heads, keyHeads = shape.attributes.kvHeads;
+  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads != 0 || shape['Q'] % keyHeads != 0 || shape['U'] % heads != 0 ||
+      shape['H'] != heads || shape['T'] / shape['U'] != shape['Q'] / keyHeads || shape['T'] % shape['U'] != 0)
+    return wrong(shape, "has columns that do not fit its heads");
+  if (shape['Q'] / keyHeads > format::widestKey)
+    return wrong(shape, "has wider keys than there is room for");
+  if (shape['R'] != std::max<int64_t>(shape.attributes.items, 1))
+    return wrong(shape, "carries states that do not fit its items");
+  return Status();
+}
+
 // How much of a call there is of what the room grows with, and its name.
 static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const format::KernelSignature &signature) {
   switch (signature.roomPer) {
@@ -135,6 +154,8 @@ static std::pair<int64_t, const char *> countOf(const KernelShape &shape, const 
     return {shape.attributes.frequencyCount, "more frequencies"};
   case format::Per::Expert:
     return {shape['E'], "more experts"};
+  case format::Per::StateElement:
+    return {shape['T'] / shape.attributes.heads, "larger states"};
   case format::Per::Unstated:
   case format::Per::Nothing:
     break;
@@ -179,6 +200,10 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkExpertSum(shape);
   case format::Rule::Convolution:
     return checkConvolution(shape);
+  case format::Rule::Rates:
+    return checkRates(shape);
+  case format::Rule::Delta:
+    return checkDelta(shape);
   }
   return Status();
 }

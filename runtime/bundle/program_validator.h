@@ -81,6 +81,7 @@ private:
   bool isState(uint32_t index) const;
   Status checkKept(const format::Slot &slot, const Dimension &dimension, const KernelShape &shape) const;
   Status checkAppended(uint32_t index);
+  uint64_t mostMarks(const Dimension &rows) const;
   Status checkType(const format::Slot &slot, uint32_t index) const;
   Status checkLetter(const format::Slot &slot, char letter, const Dimension &dimension, KernelShape &shape);
   Status checkSlot(const format::Slot &slot, uint32_t index, KernelShape &shape);

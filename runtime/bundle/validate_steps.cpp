@@ -67,6 +67,14 @@ Status ProgramValidator::checkKept(const format::Slot &slot, const Dimension &di
   return Status();
 }
 
+// How many marks a call over these rows may leave.
+uint64_t ProgramValidator::mostMarks(const Dimension &rows) const {
+  auto marksOf = [](uint64_t count) { return (count + format::markedRows - 1) / format::markedRows; };
+  if (rows.kind == Extent::LOOP && loops[rows.loop].step->domain() != format::Loop::TOKEN_ROWS)
+    return marksOf(rows.count);
+  return model.batch() * marksOf(std::min<uint64_t>(model.sequence(), rows.count));
+}
+
 // Whether two values are the same memory, whatever is run.
 bool ProgramValidator::shareMemory(uint32_t a, uint32_t b) const {
   const Placement &first = value(a).placement(), &second = value(b).placement();
@@ -150,6 +158,8 @@ Status ProgramValidator::checkLetter(const format::Slot &slot, char letter, cons
       (dimension.kind != Extent::STATIC || dimension.count < std::max(model.sequence(), model.positions()) +
                                                                  static_cast<uint64_t>(shape.attributes.offset)))
     return failure(MEBP_CORRUPT, "'%s' has fewer rows than the sequence", slot.name);
+  if (letter == 'Z' && (dimension.kind != Extent::STATIC || dimension.count < mostMarks(letters['N'])))
+    return failure(MEBP_CORRUPT, "'%s' has too few rows for the rows of the call", slot.name);
   if (letter == 'S')
     if (Status status = checkKept(slot, dimension, shape); !status.ok())
       return status;

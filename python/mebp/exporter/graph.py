@@ -25,7 +25,7 @@ def trace(model: PreTrainedModel, batch: int, seq_len: int) -> ir.Model:
     ids = torch.zeros(batch, seq_len, dtype=torch.int64)
     try:
         # Left to torch.onnx, what fails would be tried in other ways, one of which computes the whole model.
-        with computed_tables(), plain_masks(), one_node_each(model):
+        with computed_tables(model), plain_masks(), one_node_each(model):
             exported = join_assigned_parts(torch.export.export(model, (), {"input_ids": ids}, strict=False))
         program = torch.onnx.export(
             exported,

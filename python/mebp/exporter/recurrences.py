@@ -29,6 +29,8 @@ def one_node_each(model: PreTrainedModel) -> Iterator[None]:
             for name, function in _REPLACED.items():
                 if hasattr(module, name):
                     replaced.enter_context(patch.object(module, name, function))
+            if hasattr(module, "torch_chunk_gated_delta_rule"):
+                replaced.enter_context(patch.object(torch.nn.functional, "softplus", _softplus))
         yield
 
 
@@ -51,4 +53,34 @@ def _causal_conv(
     return made.transpose(1, 2)
 
 
-_REPLACED = {"causal_conv1d_fn": _causal_conv}
+def _gated_delta(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    g: torch.Tensor,
+    beta: torch.Tensor,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: torch.Tensor | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """query, key [batch, sequence, heads, K], value [.., P], g, beta [batch, sequence, heads] -> as value."""
+    if cu_seqlens is not None:
+        raise Error("a recurrence over packed samples cannot be exported; export the model without cu_seqlens")
+    width = query.shape[-1]
+    scale = width**-0.5
+    if use_qk_l2norm_in_kernel:
+        # x / sqrt(sum of squares + epsilon). Of queries the factor is one with the scale of what they read.
+        query, key = (each * torch.rsqrt(each.pow(2).mean(-1, True) + _EPSILON / width) for each in (query, key))
+        key, scale = key * scale, scale * scale
+    operands = [query, key, value, g, beta]
+    made = symbolic("mebp::GatedDelta", operands, {"scale": scale}, dtype=value.dtype, shape=value.shape, version=_VERSION)
+    return made, None
+
+
+def _softplus(x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+    """As ONNX has it. torch writes down where it is linear, too, which is where float32 cannot tell."""
+    return symbolic("::Softplus", [x], {}, dtype=x.dtype, shape=x.shape)
+
+
+_EPSILON = 1e-6
+_REPLACED = {"causal_conv1d_fn": _causal_conv, "torch_chunk_gated_delta_rule": _gated_delta}

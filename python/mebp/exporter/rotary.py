@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotary embeddings whose code does not say in a graph which angles they are of: GPT-J and CodeGen look up sines and
 cosines in a table of numbers, DeepSeek-V2 multiplies complex numbers, which ONNX has not, and Phi-3.5-MoE asks the last
-position how large its cosines are. While `computed_tables` is active they are computed from positions, as other models
+position how large its cosines are; models that see assign parts of their angles to three positions. While `computed_tables` is active they are computed from positions, as other models
 do it."""
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
+from transformers import PreTrainedModel
 from transformers.models.codegen import modeling_codegen
 from transformers.models.deepseek_v2 import modeling_deepseek_v2
 from transformers.models.gptj import modeling_gptj
@@ -21,8 +22,11 @@ _BASE = 10000  # what GPT-J's and CodeGen's classes have
 
 
 @contextmanager
-def computed_tables() -> Iterator[None]:
+def computed_tables(model: PreTrainedModel) -> Iterator[None]:
+    """Of all that `model` calls."""
     with ExitStack() as replaced:
+        for kind in {type(each) for each in model.modules() if hasattr(each, "recomposition_frequencies")}:
+            replaced.enter_context(patch.object(kind, "recomposition_frequencies", _of_text))
         for module in (modeling_gptj, modeling_codegen):
             rotate = _computing(module.apply_rotary_pos_emb)
             replaced.enter_context(patch.object(module, "apply_rotary_pos_emb", rotate))
@@ -30,6 +34,11 @@ def computed_tables() -> Iterator[None]:
         replaced.enter_context(patch.object(modeling_deepseek_v2, "apply_rotary_emb", _rotate_pairs))
         replaced.enter_context(patch.object(modeling_phimoe.PhimoeRotaryEmbedding, "forward", _short_tables))
         yield
+
+
+def _of_text(_: torch.nn.Module, frequencies: torch.Tensor) -> torch.Tensor:
+    """Of three positions [3, batch, sequence, pairs], which are one and the same for text."""
+    return torch.cat((frequencies[0], frequencies[0]), dim=-1)
 
 
 def _computing(apply: Callable) -> Callable:

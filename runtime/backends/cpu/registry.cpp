@@ -8,7 +8,7 @@ namespace mebp::cpu {
 
 static Kernel findReference(std::string_view name) {
   using namespace reference;
-  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &convolutionKernels, &elementwiseKernels,
+  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &convolutionKernels, &deltaKernels, &elementwiseKernels,
                                &embeddingKernels, &expertKernels, &linearKernels, &lossKernels, &normKernels,
                                &parameterGradientKernels, &ropeKernels, &routeKernels},
                               name);

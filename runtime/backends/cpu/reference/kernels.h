@@ -11,6 +11,7 @@ namespace mebp::cpu::reference {
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
 extern const KernelTable convolutionKernels;
+extern const KernelTable deltaKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable embeddingKernels;
 extern const KernelTable expertKernels;
