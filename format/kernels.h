@@ -13,6 +13,8 @@ namespace slots {
 
 // A row of a weight as floats; and of heads, what keeps them at most 1,024 wide.
 constexpr uint32_t widenedColumn = sizeof(float), headColumn = workspaceBytes / 1024;
+// A tap of a convolution, of the channels of a task.
+constexpr uint32_t convolutionColumn = 2 * 512 * sizeof(float);
 // What a router has of an expert: its score, what it is chosen by, that of a group, and whether both are taken.
 constexpr uint32_t expertRoom = 3 * sizeof(double) + 2;
 
@@ -153,7 +155,7 @@ inline constexpr KernelSignature table[] = {
         .ofTokens()
         .under(Rule::Convolution)
         .copying(3, 1)
-        .withoutRoom(),
+        .needing(convolutionColumn, Per::WeightColumn),
     KernelSignature{"causal_conv_input_gradient",
                     {activation("dy", "NC"), exact("w", "CW"), carried(exact("owed", "KC"), 1, Carry::Backwards),
                      starts()},
@@ -161,7 +163,7 @@ inline constexpr KernelSignature table[] = {
         .ofTokens()
         .under(Rule::Convolution)
         .copying(3, 1)
-        .withoutRoom(),
+        .needing(convolutionColumn, Per::WeightColumn),
     KernelSignature{"causal_conv_weight_gradient",
                     {activation("dy", "NC"), activation("x", "SC"),
                      optional(accumulating(exact("accumulator", "CW"), 0)), starts()},

@@ -16,9 +16,9 @@ static Kernel findReference(std::string_view name) {
 
 static Kernel findVector(std::string_view name) {
   using namespace vector;
-  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &attentionGradientKernels, &elementwiseKernels,
-                               &embeddingKernels, &expertKernels, &linearKernels, &lossKernels, &normKernels,
-                               &parameterGradientKernels, &ropeKernels},
+  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &attentionGradientKernels, &convolutionKernels,
+                               &deltaKernels, &elementwiseKernels, &embeddingKernels, &expertKernels, &linearKernels,
+                               &lossKernels, &normKernels, &parameterGradientKernels, &ropeKernels},
                               name);
 }
 

@@ -15,6 +15,8 @@ namespace mebp::cpu::vector {
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
 extern const KernelTable attentionGradientKernels;
+extern const KernelTable convolutionKernels;
+extern const KernelTable deltaKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable embeddingKernels;
 extern const KernelTable expertKernels;

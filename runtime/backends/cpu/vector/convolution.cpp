@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A convolution over a token and those before it, a channel in each lane: the weight [C,W] is turned once for many rows.
+#include "runtime/backends/cpu/kernel/convolution.h"
+#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/convolution.cpp"
+#include <hwy/foreach_target.h>
+
+#include "runtime/backends/cpu/vector/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+constexpr int64_t taskChannels = 512;
+
+// Calls body(first channel, how many, their weights [W, taskChannels] by taps) in tasks.
+template <typename Body> static void overChannels(const Tensor &w, const Context &context, const Body &body) {
+  parallelFor(context, ceilDivide(w.rows, taskChannels), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    auto *taps = reinterpret_cast<float *>(workspace);
+    const int64_t first = task * taskChannels, count = std::min(taskChannels, w.rows - first);
+    for (int64_t j = 0; j < w.columns; ++j)
+      for (int64_t c = 0; c < count; ++c)
+        taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
+    body(first, count, taps);
+  });
+}
+
+void CausalConv(const Call &call, const Context &context) {
+  const Tensor &x = call.operands[0], &w = call.operands[1], &bias = operandOf(call, 2), &y = call.results[0];
+  const Convolution convolution(call, context, x, 3, 4, 1);
+  overChannels(w, context, [&](int64_t first, int64_t count, float *taps) HWY_ATTR {
+    const FloatTag d;
+    float *start = taps + w.columns * taskChannels;
+    std::fill_n(start, count, 0.0f);
+    if (bias.present())
+      dequantize(bias, 0, first, count, start);
+    for (int64_t n = 0; n < x.rows; ++n) {
+      const int64_t most = convolution.tapsOf(n);
+      mapRow(rowOf(y, n) + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
+        FloatVector sum = loadSome(start + i, some);
+        for (int64_t j = 0; j < most; ++j) {
+          const float *kept = convolution.keptRow(n, j);
+          const FloatVector value = kept ? loadSome(kept + first + i, some) : loadSome(rowOf(x, n - j) + first + i, some);
+          sum = hn::MulAdd(value, hn::LoadU(d, taps + j * taskChannels + i), sum);
+        }
+        return sum;
+      });
+    }
+  });
+  convolution.leave([&](int64_t row, float *out) { copyRow(rowOf(x, row), Row(out), x.columns); });
+}
+
+void CausalConvInputGradient(const Call &call, const Context &context) {
+  const Tensor &dy = call.operands[0], &w = call.operands[1], &dx = call.results[0];
+  const Convolution convolution(call, context, dy, 2, 3, 1);
+  // What the call's rows add to row n, which may lie before them.
+  auto gather = [&](int64_t n, int64_t at, int64_t some, const float *taps, int64_t step) HWY_ATTR {
+    const FloatTag d;
+    FloatVector sum = hn::Zero(d);
+    for (int64_t j = std::max<int64_t>(0, convolution.firstOf(n) - n); j < w.columns && convolution.reaches(n, j); ++j)
+      if (j < convolution.tapsOf(n + j))
+        sum = hn::MulAdd(loadSome(rowOf(dy, n + j) + at, some), loadSome(taps + j * step, some), sum);
+    return sum;
+  };
+  overChannels(w, context, [&](int64_t first, int64_t count, float *taps) HWY_ATTR {
+    for (int64_t n = 0; n < dy.rows; ++n) {
+      const float *owed = convolution.owedRow(n);
+      mapRow(rowOf(dx, n) + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
+        const FloatVector own = gather(n, first + i, some, taps + i, taskChannels);
+        return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
+      });
+    }
+  });
+  auto *taps = reinterpret_cast<float *>(context.workspace);
+  convolution.owe([&](int64_t row, const float *owed, float *out) HWY_ATTR {
+    for (int64_t first = 0; first < w.rows; first += taskChannels) {
+      const int64_t count = std::min(taskChannels, w.rows - first);
+      for (int64_t j = 0; j < w.columns; ++j)
+        for (int64_t c = 0; c < count; ++c)
+          taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
+      mapRow(out + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
+        const FloatVector own = gather(row, first + i, some, taps + i, taskChannels);
+        return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
+      });
+    }
+  });
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mebp::cpu::vector {
+HWY_EXPORT(CausalConv);
+HWY_EXPORT(CausalConvInputGradient);
+
+constexpr NamedKernel entries[] = {{"causal_conv", MEBP_BEST(CausalConv)},
+                                   {"causal_conv_input_gradient", MEBP_BEST(CausalConvInputGradient)}};
+constexpr KernelTable convolutionKernels = entries;
+
+} // namespace mebp::cpu::vector
+#endif

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gated delta rule, token by token in both directions. Columns of a state do not depend on each other. Forwards a
+// task has some of them of one head, with the columns in lanes: no sum runs across lanes, and results do not depend on
+// how the rows are cut into calls. Backwards a task has a key head, with the key's features in lanes, so that the sums
+// over columns, which are dq and dk, run across none; from a mark on it keeps the states of `markedRows` rows for as
+// many columns as its workspace has room for.
+#include "runtime/backends/cpu/kernel/delta.h"
+#include "runtime/backends/cpu/vector/kernels.h"
+#include "runtime/backends/cpu/vector/parallel.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/delta.cpp"
+#include <hwy/foreach_target.h>
+
+#include "runtime/backends/cpu/vector/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mebp::cpu::HWY_NAMESPACE {
+
+constexpr int64_t blockVectors = 2, blockColumns = blockVectors * lanes; // of a forward task
+
+static bool isFirst(const Call &call, const Context &context, const Tensor &starts, int64_t row) {
+  return placeOf(call.operands[0], row, context).position == startOf(starts, row);
+}
+
+// Zeros behind it up to a whole vector.
+static void readRow(Row from, int64_t count, float *out) {
+  for (int64_t i = 0; i < count; i += lanes)
+    hn::StoreU(loadSome(from + i, count - i), FloatTag(), out + i);
+}
+
+static void deltaColumns(const Call &call, const Context &context, const DeltaShape &shape, const ItemRows &part,
+                         int64_t head, int64_t column, float *room) {
+  const FloatTag d;
+  const int64_t keys = shape.keyWidth, count = std::min(blockColumns, shape.width - column);
+  const Tensor &state = operandOf(call, 5), &starts = operandOf(call, 6), &marks = resultOf(call, 2);
+  float *own = room, *q = own + keys * blockColumns, *k = q + format::widestKey + lanes;
+  const int64_t offset = head * shape.state() + column;
+  auto some = [&](int64_t j) { return count - j * lanes; };
+  auto read = [&](const float *from) HWY_ATTR {
+    for (int64_t i = 0; i < keys; ++i)
+      for (int64_t j = 0; j < blockVectors; ++j)
+        hn::StoreU(from && some(j) > 0 ? loadSome(from + i * shape.width + j * lanes, some(j)) : hn::Zero(d), d,
+                   own + i * blockColumns + j * lanes);
+  };
+  auto write = [&](float *to) HWY_ATTR {
+    for (int64_t i = 0; i < keys; ++i)
+      for (int64_t j = 0; j < blockVectors && some(j) > 0; ++j)
+        storeSome(hn::LoadU(d, own + i * blockColumns + j * lanes), to + i * shape.width + j * lanes, some(j));
+  };
+  const float *before = part.begins ? nullptr : stateOf(state, part, call);
+  read(before ? before + offset : nullptr);
+  for (int64_t n = part.first; n < part.end; ++n) {
+    if (isFirst(call, context, starts, n))
+      read(nullptr);
+    if (marks.present() && (n - part.first) % format::markedRows == 0)
+      write(floatRowOf(marks, part.markOf(n)) + offset);
+    readRow(rowOf(call.operands[0], n) + shape.keyColumn(head), keys, q);
+    readRow(rowOf(call.operands[1], n) + shape.keyColumn(head), keys, k);
+    const Row v = rowOf(call.operands[2], n) + head * shape.width + column;
+    const Row o = rowOf(call.results[0], n) + head * shape.width + column;
+    const FloatVector decay = hn::Set(d, std::exp(floatRowOf(call.operands[3], n)[head]));
+    const FloatVector beta = hn::Set(d, rowOf(call.operands[4], n)[head]);
+    FloatVector read0 = hn::Zero(d), read1 = read0, read2 = read0, read3 = read0;
+    int64_t i = 0;
+    for (; i + 2 <= keys; i += 2) {
+      const float *at = own + i * blockColumns;
+      const FloatVector first = hn::Set(d, k[i]), second = hn::Set(d, k[i + 1]);
+      read0 = hn::MulAdd(first, hn::LoadU(d, at), read0);
+      read1 = hn::MulAdd(first, hn::LoadU(d, at + lanes), read1);
+      read2 = hn::MulAdd(second, hn::LoadU(d, at + blockColumns), read2);
+      read3 = hn::MulAdd(second, hn::LoadU(d, at + blockColumns + lanes), read3);
+    }
+    if (i < keys) {
+      read0 = hn::MulAdd(hn::Set(d, k[i]), hn::LoadU(d, own + i * blockColumns), read0);
+      read1 = hn::MulAdd(hn::Set(d, k[i]), hn::LoadU(d, own + i * blockColumns + lanes), read1);
+    }
+    const FloatVector v0 = loadSome(v, some(0)), v1 = some(1) > 0 ? loadSome(v + lanes, some(1)) : hn::Zero(d);
+    const FloatVector u0 = hn::Mul(beta, hn::NegMulAdd(decay, hn::Add(read0, read2), v0));
+    const FloatVector u1 = hn::Mul(beta, hn::NegMulAdd(decay, hn::Add(read1, read3), v1));
+    FloatVector o0 = hn::Zero(d), o1 = o0;
+    for (int64_t row = 0; row < keys; ++row) {
+      float *at = own + row * blockColumns;
+      const FloatVector key = hn::Set(d, k[row]), query = hn::Set(d, q[row]);
+      const FloatVector s0 = hn::MulAdd(key, u0, hn::Mul(decay, hn::LoadU(d, at)));
+      const FloatVector s1 = hn::MulAdd(key, u1, hn::Mul(decay, hn::LoadU(d, at + lanes)));
+      hn::StoreU(s0, d, at);
+      hn::StoreU(s1, d, at + lanes);
+      o0 = hn::MulAdd(query, s0, o0);
+      o1 = hn::MulAdd(query, s1, o1);
+    }
+    const FloatVector scale = hn::Set(d, shape.scale);
+    storeSome(hn::Mul(scale, o0), o, some(0));
+    if (some(1) > 0)
+      storeSome(hn::Mul(scale, o1), o + lanes, some(1));
+  }
+  write(stateOf(resultOf(call, 1), part, call) + offset);
+}
+
+void GatedDelta(const Call &call, const Context &context) {
+  const DeltaShape shape(call);
+  const Tensor &rows = call.operands[0];
+  const int64_t blocks = ceilDivide(shape.width, blockColumns);
+  for (ItemRows part = ItemRows::from(rows, context); part.isThere(rows); part = part.next(rows, context))
+    parallelFor(context, shape.heads * blocks, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+      deltaColumns(call, context, shape, part, task / blocks, task % blocks * blockColumns,
+                   reinterpret_cast<float *>(workspace));
+    });
+}
+
+// The rows from one mark to the next, of one head, and what a task has of them in its workspace. Rows of keys are
+// `stride` apart, with zeros up to there.
+struct MarkedRows {
+  int64_t first = 0, count = 0, stride = 0;
+  float *q, *k;         // [count, stride]
+  float *dq, *dk;       // [markedRows, stride], of all heads of the key head
+  float *states;        // [count, columns, stride]: before each row's update, after its decay
+  float *own, *gradients; // [columns, stride]: the state, and its cotangent
+  float *taken, *updates; // [count, columns]: v − Sᵀ k, and times beta
+  float decay[format::markedRows], beta[format::markedRows], dg[format::markedRows], dbeta[format::markedRows];
+  bool isFirst[format::markedRows];
+};
+
+// Columns of which a task keeps all states of marked rows, four at a time where it can.
+static int64_t keptColumns(const DeltaShape &shape, int64_t stride) {
+  const int64_t room = static_cast<int64_t>(workspaceBytes / sizeof(float)) - 4 * format::markedRows * stride - 1024;
+  const int64_t most = room / (format::markedRows * (stride + 2) + 2 * stride);
+  return std::max<int64_t>(1, std::min(shape.width, most >= 4 ? most / 4 * 4 : most));
+}
+
+// The states of columns [column, column + columns) before the update of each row.
+static void keepStates(MarkedRows &rows, const DeltaShape &shape, const Call &call, const float *mark, int64_t head,
+                       int64_t column, int64_t columns) {
+  const FloatTag d;
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t i = 0; i < rows.stride; ++i)
+      rows.own[c * rows.stride + i] = i < shape.keyWidth ? mark[i * shape.width + column + c] : 0;
+  for (int64_t t = 0; t < rows.count; ++t) {
+    const Row v = rowOf(call.operands[2], rows.first + t) + head * shape.width + column;
+    const float *k = rows.k + t * rows.stride;
+    const FloatVector decay = hn::Set(d, rows.isFirst[t] ? 0.0f : rows.decay[t]);
+    for (int64_t c = 0; c < columns; ++c) {
+      float *own = rows.own + c * rows.stride, *kept = rows.states + (t * columns + c) * rows.stride;
+      if (rows.isFirst[t])
+        std::fill_n(own, rows.stride, 0.0f);
+      FloatVector sum = hn::Zero(d);
+      for (int64_t i = 0; i < rows.stride; i += lanes) {
+        const FloatVector state = hn::Mul(decay, hn::LoadU(d, own + i));
+        hn::StoreU(state, d, kept + i);
+        sum = hn::MulAdd(state, hn::LoadU(d, k + i), sum);
+      }
+      const float taken = v[c] - sumOf(sum), update = rows.beta[t] * taken;
+      rows.taken[t * columns + c] = taken;
+      rows.updates[t * columns + c] = update;
+      const FloatVector u = hn::Set(d, update);
+      for (int64_t i = 0; i < rows.stride; i += lanes)
+        hn::StoreU(hn::MulAdd(u, hn::LoadU(d, k + i), hn::LoadU(d, kept + i)), d, own + i);
+    }
+  }
+}
+
+// From the cotangents of the states behind the rows to those before them.
+static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, int64_t head, int64_t column,
+                   int64_t columns) {
+  const FloatTag d;
+  for (int64_t t = rows.count; t-- > 0;) {
+    const int64_t n = rows.first + t;
+    const Row dout = rowOf(call.operands[6], n) + head * shape.width + column;
+    const Row dv = rowOf(call.results[2], n) + head * shape.width + column;
+    const float *q = rows.q + t * rows.stride, *k = rows.k + t * rows.stride;
+    float *dq = rows.dq + t * rows.stride, *dk = rows.dk + t * rows.stride;
+    FloatVector ofDecay = hn::Zero(d);
+    float ofBeta = 0, ofUpdates = 0;
+    for (int64_t c = 0; c < columns; ++c) {
+      float *gradient = rows.gradients + c * rows.stride;
+      const float *state = rows.states + (t * columns + c) * rows.stride;
+      const float upstream = shape.scale * dout[c], update = rows.updates[t * columns + c];
+      const FloatVector g = hn::Set(d, upstream), u = hn::Set(d, update);
+      FloatVector sum = hn::Zero(d);
+      for (int64_t i = 0; i < rows.stride; i += lanes) {
+        const FloatVector r = hn::MulAdd(hn::LoadU(d, q + i), g, hn::LoadU(d, gradient + i));
+        hn::StoreU(r, d, gradient + i);
+        sum = hn::MulAdd(r, hn::LoadU(d, k + i), sum);
+      }
+      const float du = sumOf(sum), own = rows.beta[t] * du;
+      const FloatVector w = hn::Set(d, own);
+      const FloatVector decay = hn::Set(d, rows.isFirst[t] ? 0.0f : rows.decay[t]);
+      for (int64_t i = 0; i < rows.stride; i += lanes) {
+        const FloatVector r = hn::LoadU(d, gradient + i), s = hn::LoadU(d, state + i);
+        hn::StoreU(hn::MulAdd(s, g, hn::LoadU(d, dq + i)), d, dq + i);
+        hn::StoreU(hn::NegMulAdd(s, w, hn::MulAdd(r, u, hn::LoadU(d, dk + i))), d, dk + i);
+        const FloatVector rest = hn::NegMulAdd(hn::LoadU(d, k + i), w, r);
+        ofDecay = hn::MulAdd(rest, s, ofDecay);
+        hn::StoreU(hn::Mul(decay, rest), d, gradient + i);
+      }
+      if (rows.isFirst[t])
+        std::fill_n(gradient, rows.stride, 0.0f);
+      dv.set(c, own);
+      ofBeta += du * rows.taken[t * columns + c];
+      ofUpdates += update * upstream;
+    }
+    const FloatVector updates = hn::Set(d, ofUpdates);
+    for (int64_t i = 0; i < rows.stride; i += lanes)
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, k + i), updates, hn::LoadU(d, dq + i)), d, dq + i);
+    rows.dg[t] += sumOf(ofDecay);
+    rows.dbeta[t] += ofBeta;
+  }
+}
+
+static void deltaBack(const Call &call, const Context &context, const DeltaShape &shape, const ItemRows &part,
+                      int64_t keyHead, float *room) {
+  const int64_t stride = ceilDivide(shape.keyWidth, lanes) * lanes, columns = keptColumns(shape, stride);
+  const int64_t group = shape.heads / shape.keyHeads;
+  const Tensor &marks = call.operands[5], &dstate = operandOf(call, 7), &starts = operandOf(call, 8);
+  MarkedRows rows;
+  rows.stride = stride;
+  const int64_t all = format::markedRows * stride;
+  rows.q = room, rows.k = rows.q + all, rows.dq = rows.k + all, rows.dk = rows.dq + all;
+  rows.own = rows.dk + all, rows.gradients = rows.own + columns * stride, rows.taken = rows.gradients + columns * stride;
+  rows.updates = rows.taken + format::markedRows * columns, rows.states = rows.updates + format::markedRows * columns;
+  float *next = stateOf(call.results[5], part, call);
+  const float *behind = part.ends ? nullptr : stateOf(dstate, part, call);
+  if (behind != next) // what the rows behind have left lies there already
+    for (int64_t i = keyHead * group * shape.state(); i < (keyHead + 1) * group * shape.state(); ++i)
+      next[i] = behind ? behind[i] : 0;
+  for (int64_t mark = part.marks(); mark-- > 0;) {
+    rows.first = part.first + mark * format::markedRows;
+    rows.count = std::min(format::markedRows, part.end - rows.first);
+    std::fill_n(rows.dq, 2 * all, 0.0f);
+    for (int64_t t = 0; t < rows.count; ++t) {
+      readRow(rowOf(call.operands[0], rows.first + t) + keyHead * shape.keyWidth, shape.keyWidth, rows.q + t * stride);
+      readRow(rowOf(call.operands[1], rows.first + t) + keyHead * shape.keyWidth, shape.keyWidth, rows.k + t * stride);
+      rows.isFirst[t] = isFirst(call, context, starts, rows.first + t);
+    }
+    for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head) {
+      for (int64_t t = 0; t < rows.count; ++t) {
+        rows.decay[t] = std::exp(floatRowOf(call.operands[3], rows.first + t)[head]);
+        rows.beta[t] = rowOf(call.operands[4], rows.first + t)[head];
+        rows.dg[t] = rows.dbeta[t] = 0;
+      }
+      float *cotangents = next + head * shape.state();
+      for (int64_t column = 0; column < shape.width; column += columns) {
+        const int64_t count = std::min(columns, shape.width - column);
+        keepStates(rows, shape, call, floatRowOf(marks, part.firstMark + mark) + head * shape.state(), head, column,
+                   count);
+        for (int64_t c = 0; c < count; ++c)
+          for (int64_t i = 0; i < stride; ++i)
+            rows.gradients[c * stride + i] = i < shape.keyWidth ? cotangents[i * shape.width + column + c] : 0;
+        goBack(rows, shape, call, head, column, count);
+        for (int64_t c = 0; c < count; ++c)
+          for (int64_t i = 0; i < shape.keyWidth; ++i)
+            cotangents[i * shape.width + column + c] = rows.gradients[c * stride + i];
+      }
+      for (int64_t t = 0; t < rows.count; ++t) {
+        floatRowOf(call.results[3], rows.first + t)[head] = rows.dg[t];
+        rowOf(call.results[4], rows.first + t).set(head, rows.dbeta[t]);
+      }
+    }
+    for (int64_t t = 0; t < rows.count; ++t)
+      for (int64_t i = 0; i < shape.keyWidth; ++i) {
+        floatRowOf(call.results[0], rows.first + t)[keyHead * shape.keyWidth + i] = rows.dq[t * stride + i];
+        floatRowOf(call.results[1], rows.first + t)[keyHead * shape.keyWidth + i] = rows.dk[t * stride + i];
+      }
+  }
+}
+
+void GatedDeltaGradient(const Call &call, const Context &context) {
+  const DeltaShape shape(call);
+  const Tensor &rows = call.operands[0];
+  for (ItemRows part = ItemRows::from(rows, context); part.isThere(rows); part = part.next(rows, context))
+    parallelFor(context, shape.keyHeads, [&](int64_t keyHead, unsigned char *workspace) HWY_ATTR {
+      deltaBack(call, context, shape, part, keyHead, reinterpret_cast<float *>(workspace));
+    });
+}
+
+} // namespace mebp::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mebp::cpu::vector {
+HWY_EXPORT(GatedDelta);
+HWY_EXPORT(GatedDeltaGradient);
+
+constexpr NamedKernel entries[] = {{"gated_delta", MEBP_BEST(GatedDelta)},
+                                   {"gated_delta_gradient", MEBP_BEST(GatedDeltaGradient)}};
+constexpr KernelTable deltaKernels = entries;
+
+} // namespace mebp::cpu::vector
+#endif
