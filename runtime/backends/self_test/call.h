@@ -20,6 +20,7 @@ struct Matrix {
   bool isUnread = false;     // of a result: nobody asks for it
   int64_t sampleLength = 0;  // of starts: the tokens of each sample in an item; 0: it is none
   bool isEnd = false;        // of ends, instead
+  float scale = 1;           // of its numbers, where others would grow from row to row
   uint64_t below = 0;        // of experts' numbers: how many there are. A row has each at most once.
 };
 

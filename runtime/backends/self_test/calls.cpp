@@ -35,6 +35,9 @@ public:
       at(batch, sequence).listNorms();
     at(3, 7);
     listPositions();
+    for (auto [items, length] : {std::pair(1, 1), {3, 7}, {2, 70}})
+      at(items, length).listRecurrences();
+    at(3, 7);
     listForwardAttention();
     listParameterGradients();
     listElementwise();
@@ -63,6 +66,8 @@ private:
     ends.isEnd = true;
     return ends;
   }
+  Matrix exactRows(uint64_t columns) const { return exact(tokens(), columns); }
+  static Matrix absent() { return {}; }
   Matrix labels() const { return {tokens(), 1, format::I32, true}; }
 
   Call &add(const std::string &kernel, std::vector<Matrix> operands, std::vector<Matrix> results,
@@ -196,6 +201,34 @@ private:
     const Matrix state = {static_cast<uint64_t>(batch) * 64, 10, format::F32, false, true};
     at(3, 7, 60).addBoth("append", {state, rows(10)}, {accumulating(state, 0)}, {{"capacity", 64}});
     at(3, 7);
+  }
+
+  // Of whole items, and of steps that go on from a state of each.
+  void listRecurrences() {
+    const Matrix w = exact(20, 4), tail = exact(3, 20), sum = exact(20, 4);
+    addBoth("causal_conv", {rows(20), w, {1, 20}}, {rows(20), tail});
+    addBoth("causal_conv", {rows(20), w, absent(), absent(), starts()}, {rows(20), tail});
+    addBoth("causal_conv_input_gradient", {rows(20), w, absent(), starts()}, {rows(20), tail});
+    addBoth("causal_conv_weight_gradient", {rows(20), rows(20), sum, starts()}, {accumulating(sum, 2)});
+    const Matrix bias = exact(1, 12), rate = exact(1, 4);
+    addBoth("softplus", {rows(12), bias, rate}, {exactRows(12)});
+    addBoth("softplus_gradient", {rows(12), exactRows(12), bias, rate}, {rows(12)});
+    const Attributes heads = {{"heads", 4}, {"kv_heads", 2}, {"scale", 0.5}};
+    const uint64_t elements = 4 * 8 * 6, marked = static_cast<uint64_t>(batch * ((sequence + 63) / 64));
+    const Matrix state = exact(1, elements), marks = exact(marked, elements);
+    // Keys, decays and what a state takes in, such that it does not grow.
+    Matrix keys = rows(16), decays = exactRows(4), taken = rows(4);
+    keys.scale = 0.2f, decays.scale = -0.3f, taken.scale = 0.3f;
+    decays.positive = taken.positive = true;
+    const std::vector<Matrix> inputs = {rows(16), keys, rows(24), decays, taken};
+    auto with = [&](std::vector<Matrix> others) {
+      others.insert(others.begin(), inputs.begin(), inputs.end());
+      return others;
+    };
+    addBoth("gated_delta", with({}), {rows(24), state, marks}, heads);
+    addBoth("gated_delta", with({absent(), starts()}), {rows(24), state, marks}, heads);
+    addBoth("gated_delta_gradient", with({marks, rows(24), absent(), starts()}),
+            {exactRows(16), exactRows(16), rows(24), exactRows(4), rows(4), state}, heads);
   }
 
   void listParameterGradients() {

@@ -82,7 +82,7 @@ Trial::Content Trial::makeContent(const Matrix &matrix, uint64_t stream) const {
       continue;
     }
     const float drawn = draw();
-    float number = matrix.positive ? std::abs(drawn) + 0.5f : drawn;
+    float number = matrix.scale * (matrix.positive ? std::abs(drawn) + 0.5f : drawn);
     if (matrix.below)
       number =
           static_cast<float>((format::randomBits(6, stream, i / matrix.columns) + i % matrix.columns) % matrix.below);

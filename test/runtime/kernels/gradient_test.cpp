@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 using mebp::Score;
 using namespace mebp::cpu;
 using namespace mebp::cpu::test;
@@ -124,6 +126,99 @@ TEST(Gradient, BidirectionalAttention) {
     for (size_t operand : {0, 1, 2})
       expectGradient(forward, operand, upstream, gradient, operand);
   });
+}
+
+TEST(Gradient, CausalConv) {
+  const Value x = Value::random(12, 3, 1), dy = Value::random(12, 3, 2), bias = Value::random(1, 3, 4);
+  for (int64_t width : {2, 4})
+    for (const Value &starts : {Value(), Value::integers({0, 1, 1, 3, 3, 3, 0, 0, 0, 0, 4, 4})}) {
+      const Value w = Value::random(3, width, 3), state = Value::constant(width - 1, 3, 0);
+      CallSpec forward{"causal_conv", {x, w, bias, {}, starts}, {dy, state}, {}, 6};
+      expectGradient(forward, 0, dy, {"causal_conv_input_gradient", {dy, w, {}, starts}, {x, state}, {}, 6});
+      expectGradient(forward, 1, dy, {"causal_conv_weight_gradient", {dy, x, {}, starts}, {w}, {}, 6});
+      expectGradient(forward, 2, dy, {"bias_gradient", {dy}, {bias}});
+    }
+}
+
+// Also from a state that is not zero: both halves of a sequence.
+TEST(Gradient, GatedDelta) {
+  Attributes attributes;
+  attributes.heads = 4, attributes.kvHeads = 2, attributes.scale = 0.7f;
+  Value g = Value::random(12, 4, 4), state = Value::random(1, 4 * 3 * 2, 7);
+  for (int64_t r = 0; r < 12; ++r)
+    for (int64_t h = 0; h < 4; ++h)
+      g.element(r, h) = -std::abs(g.element(r, h));
+  const Value q = Value::random(12, 6, 1, 0.5f), k = Value::random(12, 6, 2, 0.5f), v = Value::random(12, 8, 3);
+  const Value beta = Value::random(12, 4, 5), upstream = Value::random(12, 8, 6);
+  for (int64_t first : {0, 12})
+    for (const Value &starts : {Value(), Value::integers({0, 0, 2, 3, 3, 3, 3, 3, 8, 8, 8, 11})}) {
+      const int64_t sequence = 12 + first;
+      auto at = [&](const Value &value) { return value.at(first); };
+      CallSpec forward{"gated_delta",
+                       {at(q), at(k), at(v), at(g), at(beta), first ? state : Value(), starts},
+                       {at(upstream), state, state},
+                       attributes,
+                       sequence};
+      const Value marks = run(forward, InstructionSet::Reference)[2];
+      const CallSpec gradient{"gated_delta_gradient",
+                              {at(q), at(k), at(v), at(g), at(beta), marks, at(upstream), {}, starts},
+                              {at(q), at(k), at(v), at(g), at(beta), state},
+                              attributes,
+                              sequence};
+      for (size_t operand = 0; operand < 5; ++operand)
+        expectGradient(forward, operand, upstream, gradient, operand);
+      if (first && !starts.shape.rows)
+        expectGradient(forward, 5, upstream, gradient, 5);
+    }
+}
+
+// Of the state that rows leave, in every direction.
+TEST(Gradient, StateOfGatedDelta) {
+  Attributes attributes;
+  attributes.heads = 1, attributes.kvHeads = 1, attributes.scale = 0.7f;
+  Value g = Value::random(3, 1, 4), dstate = Value::random(1, 6, 7);
+  for (int64_t r = 0; r < 3; ++r)
+    g.element(r, 0) = -std::abs(g.element(r, 0));
+  const Value q = Value::random(3, 3, 1), k = Value::random(3, 3, 2), v = Value::random(3, 2, 3);
+  const Value beta = Value::random(3, 1, 5), state = Value::random(1, 6, 6), zero = Value::constant(3, 2, 0);
+  auto at = [](const Value &value) { return value.at(4); };
+  CallSpec forward{"gated_delta", {at(q), at(k), at(v), at(g), at(beta), state}, {dstate, at(zero), state}, attributes, 9};
+  CallSpec whole = forward;
+  whole.results = {at(zero), state, state};
+  const Value marks = run(whole, InstructionSet::Reference)[2];
+  const CallSpec gradient{"gated_delta_gradient",
+                          {at(q), at(k), at(v), at(g), at(beta), marks, at(zero), dstate},
+                          {at(q), at(k), at(v), at(g), at(beta), state},
+                          attributes,
+                          9};
+  const std::vector<Value> found = run(gradient, InstructionSet::Reference);
+  for (size_t operand : {1, 2, 3, 4, 5}) {
+    // By differences of what is left, weighed by its cotangent.
+    std::vector<float> expected;
+    const Value &moved = whole.operands[operand];
+    for (int64_t r = 0; r < moved.shape.rows; ++r)
+      for (int64_t c = 0; c < moved.shape.columns; ++c) {
+        double sums[2];
+        for (int side : {0, 1}) {
+          CallSpec shifted = whole;
+          shifted.operands[operand].element(r, c) += side ? 1e-2f : -1e-2f;
+          const std::vector<float> left = run(shifted, InstructionSet::Reference)[1].elements();
+          sums[side] = 0;
+          for (size_t i = 0; i < left.size(); ++i)
+            sums[side] += static_cast<double>(left[i]) * dstate.elements()[i];
+        }
+        expected.push_back(static_cast<float>((sums[1] - sums[0]) / 2e-2));
+      }
+    EXPECT_LT(distance(found[operand].elements(), expected), 2e-3) << operand;
+  }
+}
+
+TEST(Gradient, Softplus) {
+  const Value x = Value::random(4, 6, 1, 2), dy = Value::random(4, 6, 2), bias = Value::random(1, 6, 3);
+  for (const Value &rate : {Value(), Value::random(1, 6, 4), Value::random(1, 3, 5)}) {
+    CallSpec forward{"softplus", {x, bias, rate}, {dy}};
+    expectGradient(forward, 0, dy, {"softplus_gradient", {x, dy, bias, rate}, {x}});
+  }
 }
 
 TEST(Gradient, Activations) {

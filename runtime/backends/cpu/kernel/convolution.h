@@ -51,9 +51,9 @@ public:
   template <typename Copy> void leave(const Copy &copy) const {
     for (int64_t first = 0; first < rows.rows; first = endOf(first)) {
       const int64_t end = endOf(first), kept = width - 1, item = itemOf(first);
-      float *out = nextRow(item, 0);
-      for (int64_t r = 0; r < kept; ++r, out += rows.columns) {
+      for (int64_t r = 0; r < kept; ++r) {
         const int64_t row = end - kept + r;
+        float *out = nextRow(item, r);
         if (row >= first)
           copy(row, out);
         else if (const float *older = stateRow(item, kept - (first - row)))
