@@ -76,6 +76,7 @@ enum class Cost : uint8_t {
   ExpertWeightGradient,
   Attention,
   AttentionGradient,
+  Recurrence,
   LossTile
 };
 

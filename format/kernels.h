@@ -190,6 +190,7 @@ inline constexpr KernelSignature table[] = {
                      activation("beta", "NH"), carried(exact("state", "RT"), 1), starts()},
                     {activation("o", "NU"), exact("next", "RT"), optional(exact("marks", "ZT"))}}
         .ofTokens()
+        .costing(Cost::Recurrence)
         .under(Rule::Delta)
         .copying(8, 8)
         .needing(2 * sizeof(double), Per::StateElement),
@@ -200,6 +201,7 @@ inline constexpr KernelSignature table[] = {
                     {exact("dq", "NQ"), exact("dk", "NQ"), activation("dv", "NU"), exact("dg", "NH"),
                      activation("dbeta", "NH"), exact("next", "RT")}}
         .ofTokens()
+        .costing(Cost::Recurrence)
         .under(Rule::Delta)
         .copying(8, 8)
         .needing(2 * sizeof(double), Per::StateElement),

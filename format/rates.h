@@ -102,6 +102,11 @@ inline Amounts countAmounts(const CountedCall &call) {
     return {1, (in[0].elements() + out[0].elements()) * call.visibleKeys, 0, in[0].elements()};
   case Cost::AttentionGradient: // the scores are made anew, once for queries and once for keys
     return {1, (4 * in[0].elements() + 3 * in[3].elements()) * call.visibleKeys, 0, in[0].elements()};
+  case Cost::Recurrence: { // of each row with the whole state, back again from marks for a gradient
+    const bool isGradient = call.resultCount > 3;
+    const Extents state = out[isGradient ? 5 : 1];
+    return {1, in[0].rows * state.columns * (isGradient ? 12 : 4), 0, elements - state.elements()};
+  }
   case Cost::LossTile:
     return {1, 0, 0, out[0].elements()};
   case Cost::Elements:

@@ -34,6 +34,7 @@ public:
         listProducts(weight);
       listFactors();
       listAttention();
+      listRecurrences();
       for (auto [rows, columns] : sizes({{64, 768}, {256, 1024}, {512, 3072}}))
         listElementwise(rows, columns);
     }
@@ -133,6 +134,40 @@ private:
           {take(tokens, width), take(tokens, kvWidth), take(tokens, kvWidth), take(tokens, width), exact(tokens, heads),
            take(tokens, width), dk, dv},
           {give(tokens, width), dk, dv}, attributes, visibleKeys);
+    }
+  }
+
+  // Of whole sequences.
+  void listRecurrences() {
+    struct Shape {
+      int64_t tokens, heads, width;
+    };
+    std::vector<Shape> shapes = {{64, 4, 64}};
+    if (!quick)
+      shapes.insert(shapes.end(), {{256, 8, 64}, {128, 8, 128}});
+    for (auto [tokens, heads, width] : shapes) {
+      const int64_t columns = heads * width, state = columns * width, marks = (tokens + 63) / 64;
+      auto inputs = [&](Tensors others) {
+        Tensors all = {take(tokens, columns), take(tokens, columns), take(tokens, columns), exact(tokens, heads),
+                       take(tokens, heads)};
+        all.insert(all.end(), others.begin(), others.end());
+        return all;
+      };
+      const auto count = static_cast<double>(heads);
+      const Attributes attributes = {{"heads", count}, {"kv_heads", count}, {"scale", 0.0}};
+      add(tokens, "gated_delta", "", inputs({}),
+          {give(tokens, columns), giveExact(1, state), giveExact(marks, state)}, attributes);
+      add(tokens, "gated_delta_gradient", "", inputs({exact(marks, state), take(tokens, columns)}),
+          {giveExact(tokens, columns), giveExact(tokens, columns), give(tokens, columns), giveExact(tokens, heads),
+           give(tokens, heads), giveExact(1, state)},
+          attributes);
+      const Tensor w = exact(columns, 4), dw = giveExact(columns, 4);
+      add(tokens, "causal_conv", "", {take(tokens, columns), w}, {give(tokens, columns), giveExact(3, columns)});
+      add(tokens, "causal_conv_input_gradient", "", {take(tokens, columns), w},
+          {give(tokens, columns), giveExact(3, columns)});
+      add(tokens, "causal_conv_weight_gradient", "", {take(tokens, columns), take(tokens, columns)}, {dw});
+      add(tokens, "softplus", "", {take(tokens, columns)}, {giveExact(tokens, columns)});
+      add(tokens, "softplus_gradient", "", {take(tokens, columns), exact(tokens, columns)}, {give(tokens, columns)});
     }
   }
 

@@ -51,6 +51,13 @@ _LATENT = {
     "n_group": 3,
     "topk_group": 2,
 }
+_LINEAR_ATTENTION = {
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 12,
+    "linear_value_head_dim": 10,
+}
 _GPT2 = {
     "n_embd": 60,
     "n_layer": 2,
@@ -134,6 +141,10 @@ _FAMILIES: dict[str, dict] = {
         "attn_config": {"clip_qkv": 0.4},
     },
     "falcon_alibi": {**_WITHOUT_HEAD_SIZE, "model_type": "falcon", "alibi": True, "multi_query": False, "bias": True},
+    "lfm2": {**_DECODER, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
+    "qwen3_5_text": {**_DECODER, **_LINEAR_ATTENTION},
+    "qwen3_5_moe_text": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
+    "qwen3_next": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }
 IS_NEWEST = not is_older("transformers", RANGES["transformers"].last)

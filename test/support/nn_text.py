@@ -112,6 +112,34 @@ def _xielu(x, alpha_p, alpha_n, beta, epsilon):
     return np.where(x > 0, positive * x * x, negative * (np.expm1(np.minimum(x, epsilon)) - x)) + beta * x
 
 
+def _causal_conv(x, w, bias=0.0):
+    """x [batch, sequence, channels], w [channels, width]; what it carries on is nothing that a graph reads."""
+    width, length = w.shape[1], x.shape[1]
+    padded = np.pad(x, ((0, 0), (width - 1, 0), (0, 0)))
+    taps = (padded[:, width - 1 - j : width - 1 - j + length] * w[:, width - 1 - j] for j in range(width))
+    return sum(taps, start=bias), None
+
+
+def _decay(x, *vectors):
+    """As graphs have it: with a rate, and a bias before it or none."""
+    bias = vectors[0] if len(vectors) > 1 else 0.0
+    factor = -np.exp(np.repeat(vectors[-1], x.shape[-1] // len(vectors[-1])))
+    return factor * np.logaddexp(0, x + bias)
+
+
+def _gated_delta(q, k, v, g, beta, heads, kv_heads, scale):
+    batch, length = q.shape[:2]
+    q, k = (np.repeat(each.reshape(batch, length, kv_heads, -1), heads // kv_heads, axis=2) for each in (q, k))
+    v = v.reshape(batch, length, heads, -1)
+    state, rows = np.zeros((batch, heads, k.shape[-1], v.shape[-1])), []
+    for t in range(length):
+        state = state * np.exp(g[:, t])[..., None, None]
+        update = beta[:, t, :, None] * (v[:, t] - np.einsum("bhkp,bhk->bhp", state, k[:, t]))
+        state = state + k[:, t, :, :, None] * update[:, :, None]
+        rows.append(scale * np.einsum("bhkp,bhk->bhp", state, q[:, t]))
+    return np.stack(rows, axis=1).reshape(batch, length, -1), None, None
+
+
 _GATES = {
     "silu": _silu,
     "gelu": _gelu,
@@ -227,6 +255,9 @@ _KERNELS = {
     "layer_norm": _kernel(_layer_norm, "epsilon", "weight_offset"),
     "rope": _kernel(_rope, "head_dim", "frequencies", "scale", "interleaved", "inverse"),
     "attention": _kernel(_attention, "heads", "kv_heads", "scale", "window", "softcap", "slopes"),
+    "causal_conv": _kernel(_causal_conv),
+    "softplus": _kernel(_decay),
+    "gated_delta": _kernel(_gated_delta, "heads", "kv_heads", "scale"),
     "silu": _kernel(_silu),
     "relu": _kernel(lambda x: np.maximum(x, 0)),
     "gelu": _kernel(_gelu, "approximation"),

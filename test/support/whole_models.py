@@ -56,6 +56,18 @@ FIELDS: dict[str, dict] = {
         "text_config": {**_TEXT, "model_type": "mistral"},
         "vision_config": {**_SIGHT, "model_type": "pixtral", "head_dim": 8},
     },
+    "qwen3_5": {
+        "text_config": {
+            **_TEXT,
+            "model_type": "qwen3_5_text",
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 12,
+            "linear_value_head_dim": 10,
+        },
+        "vision_config": {name: value for name, value in _QWEN_SIGHT.items() if name != "deepstack_visual_indexes"},
+    },
     "qwen3_vl": {
         "text_config": {**_TEXT, "model_type": "qwen3_vl_text", "rope_parameters": _THREE_POSITIONS},
         "vision_config": _QWEN_SIGHT,

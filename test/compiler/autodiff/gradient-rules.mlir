@@ -295,3 +295,19 @@ func.func private @concat.forward(%x: !narrow {train.port = #train.port<flow, "h
 // CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x8xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
 // CHECK: %[[PARTS:.*]]:2 = nn.split(%[[DY]]) {groups = 2 : i64} : (tensor<?x?x8xf32, #nn.tokens>) -> (tensor<?x?x6xf32, #nn.tokens>, tensor<?x?x2xf32, #nn.tokens>)
 // CHECK-NEXT: nn.repeat_gradient(%[[PARTS]]#0)
+
+// A recurrence's cotangents; marks are those of the forward that is computed again.
+!gate = tensor<?x?x2xf32, #nn.tokens>
+nn.parameter @rate : tensor<2xf32>
+train.block layer @recurrence parameters ("rate" = @rate) programs {forward = @recurrence.forward}
+func.func private @recurrence.forward(%x: !x {train.port = #train.port<flow, "hidden">}, %rate: tensor<2xf32> {train.port = #train.port<parameter, "rate">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %0:2 = nn.split(%x) : (!x) -> (!gate, !gate)
+  %g = nn.softplus(%0#0 bias %rate rate %rate) : (!gate, tensor<2xf32>, tensor<2xf32>) -> !gate
+  %o, %s, %m = nn.gated_delta(%x, %x, %x, %g, %0#1) {heads = 2 : i64, kv_heads = 2 : i64, scale = 0.5 : f32} : (!x, !x, !x, !gate, !gate) -> (!x, tensor<1x8xf32>, tensor<?x8xf32>)
+  return %o : !x
+}
+// CHECK-LABEL: func.func private @recurrence.backward(
+// CHECK: %[[G:.*]] = nn.softplus(%[[A:.*]] bias %[[RATE:.*]] rate %[[RATE]])
+// CHECK: %{{.*}}, %{{.*}}, %[[MARKS:.*]] = nn.gated_delta(%[[X:[^ ,]*]], %[[X]], %[[X]], %[[G]], %[[B:[^ ,)]*]])
+// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]], %[[DG:.*]], %[[DB:.*]], %{{.*}} = nn.gated_delta_gradient(%[[X]], %[[X]], %[[X]], %[[G]], %[[B]], %[[MARKS]], %{{.*}}) {heads = 2 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32}
+// CHECK: nn.softplus_gradient(%[[A]], %[[DG]] bias %[[RATE]] rate %[[RATE]])

@@ -50,3 +50,14 @@ func.func private @moving.forward(%x: !x {train.port = #train.port<flow, "hidden
   %dq, %dk, %dv = "nn.attention_gradient"(%x, %x, %x, %o, %lse, %x, %o, %o) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>} : (!x, !x, !x, !x, !l, !x, !x, !x) -> (!x, !x, !x)
   return %dk : !x
 }
+
+// -----
+
+// A state is what carries it on, and nothing else's.
+!x = tensor<?x?x4xf32, #nn.tokens>
+train.block layer @used parameters () programs {forward = @used.forward}
+func.func private @used.forward(%x: !x {train.port = #train.port<flow, "hidden">}, %w: tensor<4x3xf32>) -> (!x {train.port = #train.port<flow, "hidden">}, tensor<2x4xf32>) {
+  // expected-error@below {{has a use of its state, result 1, beside what carries it on}}
+  %y, %next = nn.causal_conv(%x, %w) : (!x, tensor<4x3xf32>) -> (!x, tensor<2x4xf32>)
+  return %y, %next : !x, tensor<2x4xf32>
+}

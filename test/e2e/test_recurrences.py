@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose layers carry a state from token to token, beside others that attend: convolutions and gated DeltaNet."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+import mebp
+from mebp.cli import main
+from mebp.verification.comparison import relative_error
+from support import models
+from support.pipeline import compare_gradients, make_bundle
+
+FAMILIES = ("lfm2", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+SEQUENCE = 131  # more than two chunks of 64, and no multiple of one
+LORA = mebp.LoRA(rank=3, alpha=7, targets=["all-linear"])
+
+
+def bundle_of(family: str, folder: Path, seq_len: int = SEQUENCE, **options: object) -> tuple[torch.nn.Module, Path]:
+    changes = {name: options.pop(name) for name in ("tie_word_embeddings",) if name in options}
+    model = models.build(family, **changes)
+    options = {"weights": "f32", "lora": LORA, "batch": 2, **options}
+    return model, make_bundle(model, folder, seq_len=seq_len, **options)
+
+
+def ids_of(batch: int, length: int) -> np.ndarray:
+    return np.random.default_rng(length).integers(3, 330, (batch, length)).astype(np.int32)
+
+
+@pytest.mark.parametrize("chunk", [0, 64, 128])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_are_those_of_float64(tmp_path, family, chunk):
+    """Of one, two and three sequences, each of which begins with nothing; with chunks that do not divide them."""
+    model, bundle = bundle_of(family, tmp_path, batch=3, chunk_size=chunk, tie_word_embeddings=chunk == 64)
+    session = mebp.Session(bundle)
+    generator = np.random.default_rng(0)
+    session.set_trainables(
+        {name: 0.05 * generator.standard_normal(v.shape).astype(np.float32) for name, v in session.trainables().items()}
+    )
+    for batch, length in ((1, SEQUENCE), (2, 70), (3, 9)):
+        ids = ids_of(batch, length)
+        found = compare_gradients(bundle, session, model, ids, ids.astype(np.int64))
+        assert found.agrees, (batch, length, found.beyond)
+
+
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
+def test_every_parameter_is_trained(tmp_path, family):
+    """Convolutions, rates and their biases among them."""
+    model, bundle = bundle_of(family, tmp_path, seq_len=40, lora=None, train="full", optimizer="sgd", chunk_size=16)
+    session = mebp.Session(bundle)
+    assert any("conv" in name for name in session.trainables())
+    ids = ids_of(2, 40)
+    assert compare_gradients(bundle, session, model, ids, ids.astype(np.int64)).agrees
+
+
+@pytest.mark.parametrize("chunk", [0, 16])
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
+def test_samples_that_share_a_row_do_not_see_each_other(tmp_path, family, chunk):
+    """Samples of one token, one that begins where a chunk does, and one beside it."""
+    _, packed = bundle_of(family, tmp_path / "packed", seq_len=64, batch=1, chunk_size=chunk, packing=True)
+    _, alone = bundle_of(family, tmp_path / "alone", seq_len=64, batch=1, chunk_size=chunk)
+    lengths = [16, 1, 1, 14, 25, 7]
+    ids = ids_of(1, sum(lengths))
+    together, apart = mebp.Session(packed), mebp.Session(alone)
+    generator = np.random.default_rng(0)
+    values = {n: 0.05 * generator.standard_normal(v.shape).astype(np.float32) for n, v in apart.trainables().items()}
+    together.set_trainables(values)
+    apart.set_trainables(values)
+    labels = ids.astype(np.int64)
+    begins = np.cumsum([0, *lengths])
+    labels[0, begins[:-1]] = -100
+    loss, gradients = together.loss_and_gradients(ids, labels, sample_lengths=[lengths])
+    counts, losses, sums = [], [], {}
+    for begin, length in zip(begins, lengths, strict=False):
+        part = ids[:, begin : begin + length]
+        if length < 2:
+            continue
+        own, each = apart.loss_and_gradients(part, part.astype(np.int64))
+        counts.append(length - 1)
+        losses.append(own)
+        for name, gradient in each.items():
+            sums[name] = sums.get(name, 0) + (length - 1) * gradient
+    assert abs(loss - np.average(losses, weights=counts)) < 1e-5
+    for name, gradient in gradients.items():
+        assert relative_error(gradient, sums[name] / sum(counts)) < 2e-5, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_text_is_that_of_transformers(tmp_path, family):
+    """32 tokens of two prompts; and a prompt has the same bits wherever it is cut."""
+    model, bundle = bundle_of(family, tmp_path, seq_len=24, generate_len=64)
+    session = mebp.Session(bundle)
+    ids = ids_of(2, 17)
+    theirs = model.generate(
+        torch.from_numpy(ids).long(), max_new_tokens=32, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
+    assert np.array_equal(session.generate(ids, 32, eos_token_id=[]), theirs.numpy())
+    kept = session.keys_and_values()
+    whole = kept.logits(ids[:1])
+    for cut in range(2, 16):
+        again = session.keys_and_values()
+        again.logits(ids[:1, :cut])
+        assert np.array_equal(again.logits(ids[:1]), whole), cut
+    # What it cannot go back to, it computes again from the beginning.
+    assert np.array_equal(again.logits(ids[:1, :9]), session.keys_and_values().logits(ids[:1, :9]))
+
+
+def test_nothing_is_drafted(tmp_path):
+    _, bundle = bundle_of("lfm2", tmp_path, seq_len=24, batch=1, generate_len=64)
+    with pytest.raises(mebp.Error, match="drafts need layers that can forget a token"):
+        mebp.Session(bundle).generate(ids_of(1, 9), 8, eos_token_id=[], drafts=2)
+
+
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
+def test_peft_loads_the_adapter(tmp_path, family):
+    """all-linear is as PEFT has it: every linear layer but the head, and no convolution."""
+    model, bundle = bundle_of(family, tmp_path, seq_len=24)
+    session = mebp.Session(bundle)
+    linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)} - {"lm_head"}
+    adapted = {name.removeprefix("base_model.model.").rpartition(".lora_")[0] for name in session.trainables()}
+    assert adapted == linear
+    generator = np.random.default_rng(0)
+    session.set_trainables(
+        {name: 0.05 * generator.standard_normal(v.shape).astype(np.float32) for name, v in session.trainables().items()}
+    )
+    session.save_adapter(tmp_path / "adapter")
+    ids = ids_of(2, 24)
+    with torch.no_grad():
+        theirs = PeftModel.from_pretrained(model, tmp_path / "adapter")(input_ids=torch.from_numpy(ids).long()).logits
+    assert relative_error(session.logits(ids), theirs.numpy()) < 1e-5
+
+
+def test_long_text_in_f32(tmp_path):
+    model, bundle = bundle_of("qwen3_5_text", tmp_path, seq_len=4096, batch=1, chunk_size=256, max_position_embeddings=8192)
+    session = mebp.Session(bundle)
+    ids = ids_of(1, 4096)
+    assert compare_gradients(bundle, session, model, ids, ids.astype(np.int64)).agrees
+
+
+def test_a_model_that_takes_more_than_text_is_verified(tmp_path, capsys):
+    from support import whole_models
+
+    whole_models.build("qwen3_5").save_pretrained(tmp_path / "source")
+    bundle = make_bundle(tmp_path / "source", tmp_path, seq_len=40, weights="f32", chunk_size=16)
+    assert main(["verify", str(bundle)]) == 0
+    assert "agrees" in capsys.readouterr().out
