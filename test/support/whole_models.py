@@ -68,6 +68,7 @@ FIELDS: dict[str, dict] = {
             "num_experts": 4,
             "num_experts_per_tok": 2,
             "moe_intermediate_size": 56,
+            "norm_topk_prob": True,  # as published, though the class does nothing else
         },
         "vision_config": _QWEN_SIGHT,
     },
