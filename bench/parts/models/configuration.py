@@ -174,7 +174,7 @@ def type_and_task(name: str) -> tuple[str, str]:
 
 def list_variants(model_type: str) -> dict[str, dict[str, object]]:
     """What to give make_configuration besides, by what it is called; only what differs from the type's own."""
-    known = _fields(CONFIG_MAPPING[model_type])
+    known = defaults(CONFIG_MAPPING[model_type])
     tied = getattr(make_configuration(model_type), "tie_word_embeddings", False)
     variants = {"embeddings not tied" if tied else "tied embeddings": {"tie_word_embeddings": not tied}}
     for label, fields in (_LATENT_VARIANTS if "kv_lora_rank" in known else _VARIANTS).items():
@@ -187,7 +187,7 @@ def list_variants(model_type: str) -> dict[str, dict[str, object]]:
 def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
     """With these fields otherwise. Raises what transformers raises where the sizes do not go together."""
     kind = CONFIG_MAPPING[model_type]
-    known = _fields(kind)
+    known = defaults(kind)
     renamed = getattr(kind, "attribute_map", {})
     given = {renamed.get(name, name): size for name, size in _SIZES.items()}
     given |= {name: size for name, size in _WINDOWS.items() if isinstance(known.get(name), int)}
@@ -200,6 +200,6 @@ def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
 
 
 @cache
-def _fields(kind: type[PreTrainedConfig]) -> dict[str, object]:
+def defaults(kind: type[PreTrainedConfig]) -> dict[str, object]:
     """The parameters of a configuration's class with their defaults."""
     return {name: parameter.default for name, parameter in inspect.signature(kind.__init__).parameters.items()}
