@@ -8,6 +8,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mebp.exporter.encoders import model_types
+from mebp.exporter.text_parts import TEXT_PARTS
 from mebp.tasks import CAUSAL, ENCODING
 
 # What configurations call the sizes that make a model large. Odd ones, so that no two can be mistaken for each other.
@@ -118,6 +119,7 @@ _OF_TYPE = {
     "electra": {"embedding_size": 96},
     "falcon": {"num_kv_heads": 2},
     "falcon_h1": {"mamba_d_ssm": 192},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "gpt_neo": {"attention_types": [[["global", "local", "global"], 1]]},
     "llama4_text": {"intermediate_size_mlp": 200, "attention_chunk_size": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
@@ -159,11 +161,11 @@ _LATENT_VARIANTS = {
 
 
 def known_types() -> list[str]:
-    """All that are tried, in alphabetical order; a task that is not causal stands behind a type: "bert, fill-mask"."""
+    """All that are tried, in alphabetical order, models whose text is trained with them; a task that is not causal
+    stands behind a type: "bert, fill-mask"."""
     others = {task: model_types(task) for task in ENCODING}
-    return sorted(
-        [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}, {task}" for task, names in others.items() for name in names)]
-    )
+    causal = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TEXT_PARTS}
+    return sorted([*causal, *(f"{name}, {task}" for task, names in others.items() for name in names)])
 
 
 def type_and_task(name: str) -> tuple[str, str]:

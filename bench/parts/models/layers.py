@@ -42,14 +42,21 @@ def distinct(kinds: Iterable[str]) -> list[str]:
     return [each for each in dict.fromkeys(kinds) if each]
 
 
+def layers_field(model_type: str) -> str | None:
+    """By which a configuration of this type says the mixers of all its layers; None where it takes none."""
+    known = inspect.signature(CONFIG_MAPPING[model_type].__init__).parameters
+    return next((name for name in ("layer_types", "layers_block_type", "block_types") if name in known), None)
+
+
 def known_layers(model_type: str) -> list[str]:
-    """The mixers that layers of this type can have: those of its default configuration, and those that its class asks
-    for by name. Empty where it has one kind only."""
-    kind = CONFIG_MAPPING[model_type]
-    if "layer_types" not in inspect.signature(kind.__init__).parameters:
+    """The mixers that layers of this type can have: those of its default configuration, and those of layer_types that
+    its class asks for by name. Empty where it has one kind only, or where a configuration cannot choose."""
+    field, kind = layers_field(model_type), CONFIG_MAPPING[model_type]
+    if field is None:
         return []
     module = importlib.import_module(kind.__module__.replace(".configuration_", ".modeling_"))
-    asked = {each for each in _MIXERS if re.search(rf"[\"']{each}[\"']", inspect.getsource(module))}
+    source = inspect.getsource(module) if field == "layer_types" else ""
+    asked = {each for each in _MIXERS if re.search(rf"[\"']{each}[\"']", source)}
     found = asked | set(distinct(mixers(kind())))
     return sorted(found) if len(found) > 1 else []
 
