@@ -4,12 +4,13 @@ with a tiny random model. The latter are called by what the head is for: "TYPE, 
 
     .venv/bin/python bench/models.py [TYPE ...] [--missing | --check] [--part 1/10] [--variants]
 
-Tries the types that are named, or all. What it finds replaces their entries in python/mebp/models.json, which `mebp
-models` prints; `make docs` writes docs/models.md from it; -o FILE keeps it elsewhere. Entries of another transformers
-are dropped. A run that was stopped goes on with --missing, which leaves out types that have an entry. --part 3/10 tries
-every tenth type, from the third. --check keeps nothing: it ends with status 1 where a type has another outcome than its
-entry; `make soak` runs it. --variants tries other configurations of each type that trains exactly, too, which takes
-four times as long.
+Tries the types that are named, or all: with each kind of layers that a type can have, and with each published
+configuration of it in bench/parts/public_shapes.py, but for its sizes. What it finds replaces their entries in
+python/mebp/models.json, which `mebp models` prints; `make docs` writes docs/models.md from it; -o FILE keeps it
+elsewhere. Entries of another transformers are dropped. A run that was stopped goes on with --missing, which leaves out
+types that have an entry. --part 3/10 tries every tenth type, from the third. --check keeps nothing: it ends with status
+1 where a type has another outcome than its entry; `make soak` runs it. --variants tries other configurations of each
+type that trains exactly, too, which takes four times as long.
 """
 
 import argparse
@@ -68,12 +69,19 @@ def read_entries(table: Path) -> list[ModelType]:
 
 
 def write_entries(table: Path, found: dict[str, ModelType]) -> None:
-    entries = [{key: value for key, value in asdict(found[name]).items() if value} for name in sorted(found)]
+    entries = [_said(asdict(found[name])) for name in sorted(found)]
     lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in entries)
     head = {"transformers": transformers.__version__, "known": len(known_types())}
     fields = "".join(f'  "{name}": {json.dumps(value)},\n' for name, value in head.items())
     with replaced_file(table, "make room there") as file:
         file.write_text(f'{{\n{fields}  "types": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
+
+
+def _said(entry: dict) -> dict:
+    """Without what is empty."""
+    if published := entry.get("published"):
+        entry = {**entry, "published": [_said(each) for each in published]}
+    return {key: value for key, value in entry.items() if value}
 
 
 if __name__ == "__main__":

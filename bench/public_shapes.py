@@ -27,6 +27,18 @@ import mebp
 from mebp.inspect import inspect
 from mebp.tools import find_tool, run_tool
 
+# Kinds of models that differ in what a plan has; the first is the one of the step.
+PLANNED = (
+    "Qwen3-30B-A3B",
+    "DeepSeek-V2-Lite",
+    "Mixtral-8x7B",
+    "gpt-oss-20b",
+    "GLM-4-9B",
+    "Gemma-2-9B",
+    "Gemma-4-31B",
+    "Command-R-35B",
+    "Llama-3-8B",
+)
 PLANS, STEPS = "bench/public_shapes.py: plans", "bench/public_shapes.py: steps"
 OPTIMIZER = "adamw"
 EXPORTED = 1280  # tokens at most: the graph then has windows of 1,024, and mebpc rebinds its length
@@ -104,7 +116,7 @@ def steps(name: str, layers: int, lengths: list[int], folder: Path) -> list[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=PLANNED, metavar="SHAPE")
     parser.add_argument("--lengths", nargs="+", type=int)
     parser.add_argument("--step", action="store_true", help="make a step instead of plans")
     parser.add_argument("--layers", type=int, default=4)

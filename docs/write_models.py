@@ -17,11 +17,18 @@ parameters, exports it, compiles it to f32, and compares the gradients of all it
 transformers and PEFT compute in float64 (`mebp verify`). A type whose gradients all agree is trained exactly; "worst"
 is the largest relative error among them. Where what a gradient is the sum of cancels, rounding in f32 may leave more
 than 2e-5; up to 1e-4 the reference kernels, which sum in double, then decide. "Text" counts the tokens, of 32 that it
-writes greedily in f32, that are transformers' up to the first that is not. Of some such types other configurations
-were tried, too (`--variants`), where there are any: embeddings tied or not, one key and value head, biases, gelu,
-norms of each head, queries beside keys and values in another order. "Configurations" counts those that are exact, and
-"not so" says which are refused. Yet another configuration may need something that none of these does: the exporter
-and the compiler then refuse it in one line.
+writes greedily in f32, that are transformers' up to the first that is not.
+
+A type is trained exactly only if it is so with every kind of layers that its class has ("layers", where there are
+several, by transformers' names), and as every [published configuration](#published-configurations) here has them. If
+one is refused, so is the type, and the reason ends with what is trained exactly nevertheless. Of most exact types other
+configurations were tried, too (`--variants`), where there are any: embeddings tied or not, one key and value head,
+biases, gelu, norms of each head, queries beside keys and values in another order. "Configurations" counts those that
+are exact, published ones among them, and "not so" says which variants are refused. Yet another configuration may need
+something that none of these does: the exporter and the compiler then refuse it in one line.
+
+Models that take images with their text (gemma3, mistral3, qwen3_vl and others) are tried whole: what is trained is
+their text.
 
 Types with a task behind them are encoders with a head for it, as `mebp train --task` has it: `classify` tells texts
 apart, `token-classify` words, and `fill-mask` predicts masked tokens.
@@ -34,6 +41,13 @@ _OTHER_EXPORTERS = """\
 attention_mask and position_ids: rows are whole sequences, so these are bound to ones and to 0, 1, 2, ... A linear layer
 whose weight has lost its name gets that of its module. One line refuses a cache, a mask of another shape, and tables of
 cosines that the exporter has computed already: with fixed sizes, give it `optimize=False`.
+"""
+_PUBLISHED = """\
+## Published configurations
+
+What came of each configuration that people have published, as `bench/parts/public_shapes.py` has it: its sizes and
+counts are reduced, and of its layers one period of their pattern is left, or the first ones up to the last new kind.
+Every other field is as published. The sources are public repositories in which the configuration was read.
 """
 _BIASES = """\
 ## Biases by position
@@ -58,17 +72,28 @@ def page() -> str:
     models = tried_models()
     parts = [_INTRODUCTION.format(summary=models.summary()), _exact(models)]
     parts += [_section(models, outcome, meaning) for outcome, meaning in _MEANINGS.items() if models.count(outcome)]
-    return "\n".join([*parts, _BIASES, _OTHER_EXPORTERS])
+    return "\n".join([*parts, _published(models), _BIASES, _OTHER_EXPORTERS])
 
 
 def _exact(models: Models) -> str:
     rows = [
-        f"| {each.name} | {each.configurations} | {each.gradients} | {each.worst:.1e} | {_text(each)} "
-        f"| {_escape(each.others)} |"
+        f"| {each.name} | {_escape(each.layers)} | {each.configurations} | {each.gradients} | {each.worst:.1e} "
+        f"| {_text(each)} | {_escape(each.others)} |"
         for each in _of(models, "exact")
     ]
-    head = ["| type | configurations | gradients | worst | text | not so |", "| --- | --- | --- | --- | --- | --- |"]
+    head = ["| type | layers | configurations | gradients | worst | text | not so |", "| --- |" + " --- |" * 6]
     return "\n".join(["## Trained exactly", "", *head, *rows, ""])
+
+
+def _published(models: Models) -> str:
+    tried = [(kind, each) for kind in models.types for each in kind.published]
+    rows = [
+        f"| {each.name} | {kind.name} | {_escape(each.layers)} | {OUTCOMES[each.outcome]} | {_escape(each.reason)} "
+        f"| {_escape(each.source)} |"
+        for kind, each in sorted(tried, key=lambda pair: pair[1].name.lower())
+    ]
+    head = ["| configuration | type | layers | outcome | why | source |", "| --- |" + " --- |" * 5]
+    return "\n".join([_PUBLISHED, *head, *rows, ""])
 
 
 def _text(model: ModelType) -> str:
@@ -77,8 +102,9 @@ def _text(model: ModelType) -> str:
 
 def _section(models: Models, outcome: str, meaning: str) -> str:
     title = OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:]
-    rows = [f"| {each.name} | {_escape(each.reason)} |" for each in _of(models, outcome)]
-    return "\n".join([f"## {title}", "", meaning, "", "| type | why |", "| --- | --- |", *rows, ""])
+    rows = [f"| {each.name} | {_escape(each.layers)} | {_escape(each.reason)} |" for each in _of(models, outcome)]
+    head = ["| type | layers | why |", "| --- | --- | --- |"]
+    return "\n".join([f"## {title}", "", meaning, "", *head, *rows, ""])
 
 
 def _of(models: Models, outcome: str) -> list[ModelType]:

@@ -1,162 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of config.json of models that people have."""
+"""The fields of config.json of models that people have, in public_shapes.json beside this.
 
-# As published; what is not said is transformers' default.
-SHAPES = {
-    "Qwen3-30B-A3B": {
-        "model_type": "qwen3_moe",
-        "hidden_size": 2048,
-        "num_hidden_layers": 48,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "intermediate_size": 6144,
-        "moe_intermediate_size": 768,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "norm_topk_prob": True,
-        "vocab_size": 151936,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 40960,
-        "rope_theta": 1e6,
-    },
-    "DeepSeek-V2-Lite": {
-        "model_type": "deepseek_v2",
-        "hidden_size": 2048,
-        "num_hidden_layers": 27,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 16,
-        "q_lora_rank": None,
-        "kv_lora_rank": 512,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "intermediate_size": 10944,
-        "moe_intermediate_size": 1408,
-        "first_k_dense_replace": 1,
-        "n_routed_experts": 64,
-        "n_shared_experts": 2,
-        "num_experts_per_tok": 6,
-        "topk_method": "greedy",
-        "n_group": 1,
-        "topk_group": 1,
-        "routed_scaling_factor": 1.0,
-        "vocab_size": 102400,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 163840,
-        "rope_parameters": {
-            "rope_type": "yarn",
-            "rope_theta": 1e4,
-            "factor": 40,
-            "original_max_position_embeddings": 4096,
-            "beta_fast": 32,
-            "beta_slow": 1,
-            "mscale": 0.707,
-            "mscale_all_dim": 0.707,
-        },
-    },
-    "Mixtral-8x7B": {
-        "model_type": "mixtral",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-        "vocab_size": 32000,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 32768,
-        "sliding_window": None,
-        "rope_theta": 1e6,
-    },
-    "gpt-oss-20b": {
-        "model_type": "gpt_oss",
-        "hidden_size": 2880,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-        "intermediate_size": 2880,
-        "num_local_experts": 32,
-        "num_experts_per_tok": 4,
-        "sliding_window": 128,
-        "vocab_size": 201088,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 131072,
-        "rope_theta": 150000,
-        "rope_scaling": {
-            "rope_type": "yarn",
-            "factor": 32.0,
-            "beta_fast": 32.0,
-            "beta_slow": 1.0,
-            "truncate": False,
-            "original_max_position_embeddings": 4096,
-        },
-    },
-    "GLM-4-9B": {
-        "model_type": "glm4",
-        "hidden_size": 4096,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 2,
-        "head_dim": 128,
-        "intermediate_size": 13696,
-        "attention_bias": True,
-        "partial_rotary_factor": 0.5,
-        "vocab_size": 151552,
-        "tie_word_embeddings": False,
-    },
-    "Gemma-2-9B": {
-        "model_type": "gemma2",
-        "hidden_size": 3584,
-        "num_hidden_layers": 42,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 256,
-        "intermediate_size": 14336,
-        "query_pre_attn_scalar": 256,
-        "vocab_size": 256000,
-        "tie_word_embeddings": True,
-    },
-    "Gemma-4-31B": {
-        "model_type": "gemma4_text",
-        "hidden_size": 5376,
-        "num_hidden_layers": 60,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 16,
-        "num_global_key_value_heads": 4,
-        "head_dim": 256,
-        "global_head_dim": 512,
-        "attention_k_eq_v": True,
-        "intermediate_size": 21504,
-        "sliding_window": 1024,
-        "final_logit_softcapping": 30.0,
-        "hidden_size_per_layer_input": 0,
-        "vocab_size": 262144,
-        "tie_word_embeddings": True,
-    },
-    "Command-R-35B": {
-        "model_type": "cohere",
-        "hidden_size": 8192,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 64,
-        "intermediate_size": 22528,
-        "logit_scale": 0.0625,
-        "vocab_size": 256000,
-        "tie_word_embeddings": True,
-    },
-    "Llama-3-8B": {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "vocab_size": 128256,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 8192,
-        "rope_theta": 5e5,
-    },
-}
+Each has the public repository, the path in it and the commit where it was read, "owner/name path (commit)": what is
+there is as published, without fields that change neither what is computed nor its shape (types, dropout, ids of tokens,
+how weights begin or are quantised). What is not said is transformers' default. A shape without a source is as old as
+this table, and nobody has found where it was read.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+
+@dataclass(frozen=True)
+class PublicShape:
+    name: str
+    source: str
+    fields: Mapping[str, object]
+
+    @property
+    def model_type(self) -> str:
+        return str(self.fields["model_type"])
+
+
+PUBLIC_SHAPES: Sequence[PublicShape] = [
+    PublicShape(**each) for each in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+]
+SHAPES = {each.name: dict(each.fields) for each in PUBLIC_SHAPES}
+
+
+def published(model_type: str) -> list[PublicShape]:
+    """Those of a type whose source is known."""
+    return [each for each in PUBLIC_SHAPES if each.source and each.model_type == model_type]
+
+
+def configuration(fields: Mapping[str, object]) -> PreTrainedConfig:
+    """transformers' own of such fields."""
+    config = CONFIG_MAPPING[str(fields["model_type"])].from_dict(json.loads(json.dumps(fields)))
+    for part in {id(each): each for each in (config, config.get_text_config())}.values():
+        part.use_cache = False
+    return config

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of transformers' model types can be trained, as bench/models.py found by trying each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +20,29 @@ OUTCOMES = {
 
 
 @dataclass(frozen=True)
+class PublishedModel:
+    """What came of a tiny random model that has a published configuration but for its sizes.
+
+    source: the public repository, the path in it and the commit where the configuration was read; layers: the kinds of
+    layers that were tried, where it has several.
+    """
+
+    name: str
+    source: str
+    outcome: str
+    reason: str = ""
+    layers: str = ""
+
+
+@dataclass(frozen=True)
 class ModelType:
-    """What came of a tiny random model of one type: one of OUTCOMES, and why, where it is not exact.
+    """What came of tiny random models of one type: one of OUTCOMES, and why, where it is not exact. It is where all
+    are, with each kind of layers and with each published configuration.
 
     gradients: how many were compared with float64; worst: the largest relative error among them, and those of the other
     configurations; text: how many of the first 32 tokens that it writes greedily are transformers', up to the first
-    that is not; configurations: how many are exact, this one and others; others: why the rest is not.
+    that is not; configurations: how many are exact, this one and others; others: why the rest is not; layers: the kinds
+    of layers that were tried, where it has several or names the one.
     """
 
     name: str
@@ -36,6 +53,8 @@ class ModelType:
     text: int = 0
     configurations: int = 0
     others: str = ""
+    layers: str = ""
+    published: Sequence[PublishedModel] = ()
 
 
 @dataclass(frozen=True)
@@ -63,4 +82,10 @@ class Models:
 def tried_models(table: Path = TABLE) -> Models:
     """What this version was tried with. Raises mebp.Error where the package is damaged."""
     found = read_json(table, "install mebp again")
-    return Models(found["transformers"], found["known"], [ModelType(**each) for each in found["types"]])
+    return Models(found["transformers"], found["known"], [read_type(each) for each in found["types"]])
+
+
+def read_type(entry: Mapping) -> ModelType:
+    """Of an entry of the table, or of `mebp models --json`."""
+    published = tuple(PublishedModel(**each) for each in entry.get("published", ()))
+    return ModelType(**{**entry, "published": published})

@@ -76,10 +76,12 @@ FIELDS: dict[str, dict] = {
         "text_config": {
             **_TEXT,
             "model_type": "qwen3_vl_moe_text",
-            "rope_parameters": _THREE_POSITIONS,
+            "head_dim": 32,  # heads that are wider together than a layer, as published
+            "rope_parameters": {**_THREE_POSITIONS, "mrope_section": [6, 5, 5]},
             "num_experts": 4,
             "num_experts_per_tok": 2,
             "moe_intermediate_size": 56,
+            "norm_topk_prob": True,  # as published, though the class does nothing else
         },
         "vision_config": _QWEN_SIGHT,
     },

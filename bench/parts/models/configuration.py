@@ -8,6 +8,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from mebp.exporter.encoders import model_types
+from mebp.exporter.text_parts import TEXT_PARTS
 from mebp.tasks import CAUSAL, ENCODING
 
 # What configurations call the sizes that make a model large. Odd ones, so that no two can be mistaken for each other.
@@ -118,6 +119,7 @@ _OF_TYPE = {
     "electra": {"embedding_size": 96},
     "falcon": {"num_kv_heads": 2},
     "falcon_h1": {"mamba_d_ssm": 192},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "gpt_neo": {"attention_types": [[["global", "local", "global"], 1]]},
     "llama4_text": {"intermediate_size_mlp": 200, "attention_chunk_size": 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
@@ -159,11 +161,11 @@ _LATENT_VARIANTS = {
 
 
 def known_types() -> list[str]:
-    """All that are tried, in alphabetical order; a task that is not causal stands behind a type: "bert, fill-mask"."""
+    """All that are tried, in alphabetical order, models whose text is trained with them; a task that is not causal
+    stands behind a type: "bert, fill-mask"."""
     others = {task: model_types(task) for task in ENCODING}
-    return sorted(
-        [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *(f"{name}, {task}" for task, names in others.items() for name in names)]
-    )
+    causal = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TEXT_PARTS}
+    return sorted([*causal, *(f"{name}, {task}" for task, names in others.items() for name in names)])
 
 
 def type_and_task(name: str) -> tuple[str, str]:
@@ -174,7 +176,7 @@ def type_and_task(name: str) -> tuple[str, str]:
 
 def list_variants(model_type: str) -> dict[str, dict[str, object]]:
     """What to give make_configuration besides, by what it is called; only what differs from the type's own."""
-    known = _fields(CONFIG_MAPPING[model_type])
+    known = defaults(CONFIG_MAPPING[model_type])
     tied = getattr(make_configuration(model_type), "tie_word_embeddings", False)
     variants = {"embeddings not tied" if tied else "tied embeddings": {"tie_word_embeddings": not tied}}
     for label, fields in (_LATENT_VARIANTS if "kv_lora_rank" in known else _VARIANTS).items():
@@ -187,7 +189,7 @@ def list_variants(model_type: str) -> dict[str, dict[str, object]]:
 def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
     """With these fields otherwise. Raises what transformers raises where the sizes do not go together."""
     kind = CONFIG_MAPPING[model_type]
-    known = _fields(kind)
+    known = defaults(kind)
     renamed = getattr(kind, "attribute_map", {})
     given = {renamed.get(name, name): size for name, size in _SIZES.items()}
     given |= {name: size for name, size in _WINDOWS.items() if isinstance(known.get(name), int)}
@@ -200,6 +202,6 @@ def make_configuration(model_type: str, **fields: object) -> PreTrainedConfig:
 
 
 @cache
-def _fields(kind: type[PreTrainedConfig]) -> dict[str, object]:
+def defaults(kind: type[PreTrainedConfig]) -> dict[str, object]:
     """The parameters of a configuration's class with their defaults."""
     return {name: parameter.default for name, parameter in inspect.signature(kind.__init__).parameters.items()}

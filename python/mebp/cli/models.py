@@ -19,6 +19,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(asdict(models), indent=2))
         return 0
-    rows = [[each.name, OUTCOMES[each.outcome], each.reason] for each in models.types]
-    say(Table(models.summary(), ["type", "outcome", "why"], rows))
+    rows = [[each.name, OUTCOMES[each.outcome], each.layers, each.reason] for each in models.types]
+    say(Table(models.summary(), ["type", "outcome", "layers tried", "why"], rows))
     return 0

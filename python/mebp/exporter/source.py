@@ -104,8 +104,10 @@ def _text_of(config: PreTrainedConfig, part: TextPart) -> PreTrainedConfig:
     text = config.get_text_config()
     if part.plain is not None:
         kind = CONFIG_MAPPING[part.plain]
-        known = kind().to_dict().keys() - {"model_type", "architectures"}
-        text = kind(**{name: value for name, value in text.to_dict().items() if name in known}, **part.rules)
+        # Qwen3Moe's attention reads head_dim, which its configuration does not declare.
+        known = kind().to_dict().keys() - {"model_type", "architectures"} | {"head_dim"}
+        fields = {name: value for name, value in text.to_dict().items() if name in known}
+        text = kind(**{**fields, **part.rules})  # Qwen3-VL-30B-A3B says some of the rules itself
     text.tie_word_embeddings = bool(getattr(config, "tie_word_embeddings", False))
     text.name_or_path = config.name_or_path
     return text
