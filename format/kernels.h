@@ -156,10 +156,10 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Convolution)
         .copying(3, 1)
         .needing(convolutionColumn, Per::WeightColumn),
-    KernelSignature{"causal_conv_input_gradient",
-                    {activation("dy", "NC"), exact("w", "CW"), carried(exact("owed", "KC"), 1, Carry::Backwards),
-                     starts()},
-                    {activation("dx", "NC"), exact("next", "KC")}}
+    KernelSignature{
+        "causal_conv_input_gradient",
+        {activation("dy", "NC"), exact("w", "CW"), carried(exact("owed", "KC"), 1, Carry::Backwards), starts()},
+        {activation("dx", "NC"), exact("next", "KC")}}
         .ofTokens()
         .under(Rule::Convolution)
         .copying(3, 1)
@@ -178,10 +178,10 @@ inline constexpr KernelSignature table[] = {
         .under(Rule::Rates)
         .copying(2)
         .withoutRoom(),
-    KernelSignature{"softplus_gradient",
-                    {activation("x", "NF"), exact("dy", "NF"), optional(exact("bias", "1F")),
-                     optional(exact("rate", "1G"))},
-                    {activation("dx", "NF")}}
+    KernelSignature{
+        "softplus_gradient",
+        {activation("x", "NF"), exact("dy", "NF"), optional(exact("bias", "1F")), optional(exact("rate", "1G"))},
+        {activation("dx", "NF")}}
         .under(Rule::Rates)
         .copying(3)
         .withoutRoom(),

@@ -69,8 +69,7 @@ bool isCarried(const format::Program &program, uint32_t value) {
     const format::KernelSignature *signature =
         step.has_kernel() ? format::findSignature(step.kernel().name()) : nullptr;
     for (int i = 0; signature && i < step.kernel().operands_size(); ++i)
-      if (signature->operands[i].carry != format::Carry::No &&
-          step.kernel().operands(i) == static_cast<int32_t>(value))
+      if (signature->operands[i].carry != format::Carry::No && step.kernel().operands(i) == static_cast<int32_t>(value))
         return true;
   }
   return false;

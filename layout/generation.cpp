@@ -14,8 +14,8 @@ GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApar
   for (const auto &block : facts.blocks) {
     std::vector<StatePlace> &places = layout.states.emplace_back();
     for (const KeptState &state : block->states)
-      places.push_back({memory.take(Owner::States, state.bytes), state.capacity, state.rowBytes, state.window,
-                        state.isCarried});
+      places.push_back(
+          {memory.take(Owner::States, state.bytes), state.capacity, state.rowBytes, state.window, state.isCarried});
     if (block->generatedRows)
       layout.rows = static_cast<uint32_t>(block->generatedRows);
     arena = std::max(arena, block->generating.arena);

@@ -16,7 +16,7 @@ struct StatePlace {
   uint64_t offset = 0;
   uint64_t capacity = 0; // positions of each batch item
   uint64_t rowBytes = 0;
-  uint64_t window = 0; // how far back it is read; 0: it keeps every position
+  uint64_t window = 0;    // how far back it is read; 0: it keeps every position
   bool isCarried = false; // it has nothing of any one position: it cannot go back
   uint64_t itemBytes() const { return capacity * rowBytes; }
 };

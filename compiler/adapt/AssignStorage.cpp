@@ -126,8 +126,8 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
     llvm::StringSet<> names;
     for (auto block : module.getOps<train::BlockOp>())
       for (NamedAttribute program : block.getPrograms()) {
-        auto function = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-            block, cast<FlatSymbolRefAttr>(program.getValue()));
+        auto function =
+            SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(block, cast<FlatSymbolRefAttr>(program.getValue()));
         for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
           train::PortAttr port = train::getArgumentPort(function, i);
           if (port && port.getKind() == train::PortKind::Parameter &&

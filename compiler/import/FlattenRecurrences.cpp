@@ -12,8 +12,7 @@ using namespace mebp;
 using mebp::nn::features;
 
 bool TokenFlattener::isConvolutionWeight(nn::OnnxOp view) {
-  return view.getInputs()[0].getDefiningOp<nn::ReadParameterOp>() &&
-         llvm::all_of(view->getUses(), [](OpOperand &use) {
+  return view.getInputs()[0].getDefiningOp<nn::ReadParameterOp>() && llvm::all_of(view->getUses(), [](OpOperand &use) {
            auto user = dyn_cast<nn::OnnxOp>(use.getOwner());
            return user && user.getOpType() == "CausalConv" && use.getOperandNumber() == 1;
          });
@@ -40,8 +39,8 @@ LogicalResult TokenFlattener::flattenCausalConv(nn::OnnxOp node) {
   if (failed(matrix))
     return failure();
   auto state = RankedTensorType::get({shape.back() - 1, channels}, builder.getF32Type());
-  auto convolution = nn::CausalConvOp::create(builder, node.getLoc(), flat.getType(), state, flat, *matrix, bias,
-                                              Value(), Value(), 0);
+  auto convolution =
+      nn::CausalConvOp::create(builder, node.getLoc(), flat.getType(), state, flat, *matrix, bias, Value(), Value(), 0);
   define(node, convolution.getOutput(), layout);
   return success();
 }

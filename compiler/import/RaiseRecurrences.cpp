@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decay(x, bias, rate): −exp(rate) softplus(x + bias), the logarithm of what a recurrence keeps of its state from row to
-// row. The bias may be missing.
+// Decay(x, bias, rate): −exp(rate) softplus(x + bias), the logarithm of what a recurrence keeps of its state from row
+// to row. The bias may be missing.
 #include "compiler/import/OnnxMatchers.h"
 #include "dialects/nn/Parameters.h"
 

@@ -238,7 +238,8 @@ private:
     for (auto [result, copy, use] : llvm::zip_equal(op->getResults(), chunk->getResults(), opUses.results)) {
       if (use == SequenceUse::Rows || use == SequenceUse::None) {
         loop.map(result, copy);
-      } else if (Value all = nn::isCarried(use) && !loop.carries(result) ? kept.lookup(cast<OpResult>(result)) : Value()) {
+      } else if (Value all =
+                     nn::isCarried(use) && !loop.carries(result) ? kept.lookup(cast<OpResult>(result)) : Value()) {
         Value begin = train::SliceOp::create(builder, op->getLoc(), result.getType(), all, loop.getTrip());
         begin.getDefiningOp()->moveBefore(chunk);
         cast<nn::KernelOpInterface>(chunk).setAccumulator(cast<OpResult>(result).getResultNumber(), begin);
@@ -254,7 +255,7 @@ private:
   }
 
   func::FuncOp function;
-  int64_t size, trips; // rows of a trip, and how many trips there are at most
+  int64_t size, trips;                          // rows of a trip, and how many trips there are at most
   SmallVector<Operation *> before, ops, behind; // of the loops
   DenseMap<Operation *, nn::SequenceUses> uses; // of those within
   llvm::SetVector<Value> whole;                 // what is read with more than the op's rows

@@ -74,7 +74,8 @@ LogicalResult SoftplusGradientOp::verify() { return checkRates(*this, getX(), ge
 LogicalResult SoftplusOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                         MutableArrayRef<Value> gradients) {
   const unsigned bias = 1, rate = getBias() ? 2 : 1;
-  Value dx = SoftplusGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getBias(), getRate());
+  Value dx =
+      SoftplusGradientOp::create(builder, getLoc(), getX().getType(), getX(), cotangents[0], getBias(), getRate());
   if (wanted.test(0))
     gradients[0] = dx;
   if (getBias() && wanted.test(bias))
@@ -110,10 +111,10 @@ LogicalResult GatedDeltaOp::buildGradient(OpBuilder &builder, ArrayRef<Value> co
                                           MutableArrayRef<Value> gradients) {
   if (cotangents[1] || cotangents[2])
     return emitError("'nn.gated_delta' has no gradient rule for 'next' and 'marks'");
-  auto gradient = GatedDeltaGradientOp::create(
-      builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(), getG().getType(), getBeta().getType(),
-      getNext().getType(), getQ(), getK(), getV(), getG(), getBeta(), getMarks(), cotangents[0], Value(), getStarts(),
-      getHeadsAttr(), getKvHeadsAttr(), getScaleAttr());
+  auto gradient = GatedDeltaGradientOp::create(builder, getLoc(), getQ().getType(), getK().getType(), getV().getType(),
+                                               getG().getType(), getBeta().getType(), getNext().getType(), getQ(),
+                                               getK(), getV(), getG(), getBeta(), getMarks(), cotangents[0], Value(),
+                                               getStarts(), getHeadsAttr(), getKvHeadsAttr(), getScaleAttr());
   for (unsigned i = 0; i < 5; ++i)
     if (wanted.test(i))
       gradients[i] = gradient.getResult(i);

@@ -111,8 +111,7 @@ bool mebp::nn::mixesRows(Operation *op) {
   if (!sequence)
     return false;
   SequenceUses uses = sequence.getSequenceUses();
-  return llvm::any_of(llvm::concat<SequenceUse>(uses.operands, uses.results),
-                      [](SequenceUse use) {
-                        return use == SequenceUse::Before || use == SequenceUse::Everything || isCarried(use);
-                      });
+  return llvm::any_of(llvm::concat<SequenceUse>(uses.operands, uses.results), [](SequenceUse use) {
+    return use == SequenceUse::Before || use == SequenceUse::Everything || isCarried(use);
+  });
 }

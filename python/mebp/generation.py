@@ -237,7 +237,7 @@ def continue_prompts(
         raise Error(f"drafts are of one sequence at a time, and there are {len(ids)}; leave out samples or drafts")
     if source is None:
         source = session.keys_and_values() if session.generates else Recomputed(session)
-    if drafts and source.most_drafts == 0:
+    if drafts and source.most_drafts < 1:
         raise Error("drafts need layers that can forget a token, and a recurrence of this model cannot; give none")
     if drafts and drafts > source.most_drafts:
         raise Error(f"drafts is {drafts}, and the bundle computes up to {source.most_drafts} at once; give fewer")

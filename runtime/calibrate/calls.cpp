@@ -155,8 +155,8 @@ private:
       };
       const auto count = static_cast<double>(heads);
       const Attributes attributes = {{"heads", count}, {"kv_heads", count}, {"scale", 0.0}};
-      add(tokens, "gated_delta", "", inputs({}),
-          {give(tokens, columns), giveExact(1, state), giveExact(marks, state)}, attributes);
+      add(tokens, "gated_delta", "", inputs({}), {give(tokens, columns), giveExact(1, state), giveExact(marks, state)},
+          attributes);
       add(tokens, "gated_delta_gradient", "", inputs({exact(marks, state), take(tokens, columns)}),
           {giveExact(tokens, columns), giveExact(tokens, columns), give(tokens, columns), giveExact(tokens, heads),
            give(tokens, heads), giveExact(1, state)},

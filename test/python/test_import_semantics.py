@@ -28,7 +28,9 @@ def assert_same_model(model: torch.nn.Module, path: Path) -> None:
     with torch.no_grad():
         expected = model.double()(ids, use_cache=False).logits.numpy()
     actual = NNText(text).run(ids.numpy())
-    assert np.linalg.norm(actual - expected) <= 1e-6 * np.linalg.norm(expected)
+    # A gated DeltaNet computes in float32 in transformers, whatever its model's type.
+    bound = 1e-5 if models.is_recurrent(model) else 1e-6
+    assert np.linalg.norm(actual - expected) <= bound * np.linalg.norm(expected)
 
 
 def export_plainly(model: torch.nn.Module, path: Path, opset: int, attention: str, dynamic: bool) -> Path:

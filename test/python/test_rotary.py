@@ -55,15 +55,19 @@ def test_other_lengths_of_phimoe_are_refused():
     words = (
         "PhimoeRotaryEmbedding: its rope_type is 'linear', whose scale depends on the length; mebp trains 'default' "
     )
-    with computed_tables(), pytest.raises(Error, match=f"{words}and 'longrope' of it"):
+    with computed_tables(model), pytest.raises(Error, match=f"{words}and 'longrope' of it"):
         model(models.token_ids(model, 1, 8), use_cache=False)
 
 
 def assert_same(model, ids):
     with torch.no_grad():
         expected = model(ids, use_cache=False).logits
-        with computed_tables():
+        with computed_tables(model):
             actual = model(ids, use_cache=False).logits
         again = model(ids, use_cache=False).logits
     torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
     assert torch.equal(again, expected)
+
+
+def test_three_positions_are_one_for_text():
+    assert_same(model := models.build("qwen3_5_text"), models.token_ids(model, 2, 12))

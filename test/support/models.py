@@ -162,6 +162,11 @@ def configure(family: str, **overrides: object) -> PreTrainedConfig:
     return AutoConfig.for_model(**{"model_type": family, **_FAMILIES[family], **overrides})
 
 
+def is_recurrent(model: PreTrainedModel) -> bool:
+    """Whether it has layers of gated DeltaNet."""
+    return "linear_attention" in (getattr(model.config, "layer_types", None) or ())
+
+
 def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **overrides: object) -> PreTrainedModel:
     """A random model in eval mode; every parameter is random, norms and biases too, so that none can be mistaken for
     another. `overrides` replace fields of the configuration."""

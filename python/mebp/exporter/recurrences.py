@@ -2,8 +2,8 @@
 """What a row knows of those before it by a state: transformers' functions for it, each as one node of our own.
 
 Written out, a recurrence is a graph of cumulative sums and of loops that torch unrolls. Each modeling module has the
-functions under the same names, so one replacement serves all families. While `one_node_each` is active, a call of one is
-one node of the domain "mebp" (compiler/import/OnnxFile.cpp), whose operands are [batch, sequence, features].
+functions under the same names, so one replacement serves all families. While `one_node_each` is active, a call of one
+is one node of the domain "mebp" (compiler/import/OnnxFile.cpp), whose operands are [batch, sequence, features].
 """
 
 import sys
@@ -73,7 +73,9 @@ def _gated_delta(
         query, key = (each * torch.rsqrt(each.pow(2).mean(-1, True) + _EPSILON / width) for each in (query, key))
         key, scale = key * scale, scale * scale
     operands = [query, key, value, g, beta]
-    made = symbolic("mebp::GatedDelta", operands, {"scale": scale}, dtype=value.dtype, shape=value.shape, version=_VERSION)
+    made = symbolic(
+        "mebp::GatedDelta", operands, {"scale": scale}, dtype=value.dtype, shape=value.shape, version=_VERSION
+    )
     return made, None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotary embeddings whose code does not say in a graph which angles they are of: GPT-J and CodeGen look up sines and
-cosines in a table of numbers, DeepSeek-V2 multiplies complex numbers, which ONNX has not, and Phi-3.5-MoE asks the last
-position how large its cosines are; models that see assign parts of their angles to three positions. While `computed_tables` is active they are computed from positions, as other models
-do it."""
+cosines in a table of numbers, DeepSeek-V2 multiplies complex numbers, which ONNX has not, Phi-3.5-MoE asks the last
+position how large its cosines are, and models that see assign parts of their angles to three positions. While
+`computed_tables` is active they are computed from positions, as other models do it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

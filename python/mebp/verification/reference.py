@@ -101,7 +101,8 @@ class Reference:
             raise Error(f"{differing[0]}: PEFT adapts other layers of the reference than the bundle does")
         with torch.no_grad():
             for key, parameter in parameters.items():
-                parameter.copy_(torch.from_numpy(np.asarray(values[key])))
+                parameter.copy_(torch.from_numpy(np.asarray(values[key])).reshape(parameter.shape))
+        self._shapes = {key: np.shape(value) for key, value in values.items()}  # a matrix of what has more axes
 
     def logits(self, input_ids: np.ndarray) -> np.ndarray:
         """[batch, sequence, vocabulary] in the model's type; a classifier's are [batch, classes]."""
@@ -147,7 +148,10 @@ class Reference:
             parameter.grad = torch.zeros_like(parameter)  # which what the loss does not depend on keeps
         value = loss(self)
         value.backward()
-        return value.item(), {key: _array(parameter.grad) for key, parameter in self.parameters().items()}
+        return value.item(), {
+            key: _array(parameter.grad).reshape(self._shapes.get(key, parameter.shape))
+            for key, parameter in self.parameters().items()
+        }
 
 
 def _attention_of(model: PreTrainedModel) -> str:

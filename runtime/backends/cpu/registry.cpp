@@ -8,9 +8,9 @@ namespace mebp::cpu {
 
 static Kernel findReference(std::string_view name) {
   using namespace reference;
-  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &convolutionKernels, &deltaKernels, &elementwiseKernels,
-                               &embeddingKernels, &expertKernels, &linearKernels, &lossKernels, &normKernels,
-                               &parameterGradientKernels, &ropeKernels, &routeKernels},
+  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &convolutionKernels, &deltaKernels,
+                               &elementwiseKernels, &embeddingKernels, &expertKernels, &linearKernels, &lossKernels,
+                               &normKernels, &parameterGradientKernels, &ropeKernels, &routeKernels},
                               name);
 }
 

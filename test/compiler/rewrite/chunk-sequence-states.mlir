@@ -31,10 +31,10 @@
 
 // The forward leaves no marks, for nobody reads them. What a trip begins with is copied, for the op writes there.
 // EXEC-LABEL: exec.program @mixing.forward
-// EXEC: exec.kernel "gated_delta"{{.*}} -> (tensor<{{[^>]*}}>, tensor<1x8xf32>)
+// EXEC: %{{.*}}:2 = exec.kernel "gated_delta"
 // EXEC-LABEL: exec.program @mixing.backward
-// EXEC: exec.kernel "concat"{{.*}} -> tensor<1x8xf32>
-// EXEC-NEXT: exec.kernel "gated_delta"{{.*}} -> (tensor<{{[^>]*}}>, tensor<1x8xf32>, tensor<1x8xf32>)
+// EXEC: exec.kernel "concat"({{.*}} : (tensor<1x8xf32>) -> tensor<1x8xf32>
+// EXEC-NEXT: %{{.*}}:3 = exec.kernel "gated_delta"
 
 // Generation has a state for each of two sequences.
 // DECODE-LABEL: func.func private @mixing.decode(

@@ -182,7 +182,8 @@ TEST(Gradient, StateOfGatedDelta) {
   const Value q = Value::random(3, 3, 1), k = Value::random(3, 3, 2), v = Value::random(3, 2, 3);
   const Value beta = Value::random(3, 1, 5), state = Value::random(1, 6, 6), zero = Value::constant(3, 2, 0);
   auto at = [](const Value &value) { return value.at(4); };
-  CallSpec forward{"gated_delta", {at(q), at(k), at(v), at(g), at(beta), state}, {dstate, at(zero), state}, attributes, 9};
+  CallSpec forward{
+      "gated_delta", {at(q), at(k), at(v), at(g), at(beta), state}, {dstate, at(zero), state}, attributes, 9};
   CallSpec whole = forward;
   whole.results = {at(zero), state, state};
   const Value marks = run(whole, InstructionSet::Reference)[2];

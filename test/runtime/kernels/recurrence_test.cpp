@@ -85,10 +85,14 @@ std::pair<Value, Value> inChunks(const CallSpec &whole, int64_t size, size_t sta
   return {joined(parts), carried};
 }
 
-CallSpec convolution(int64_t rows, int64_t channels, int64_t width, bool hasBias, const Value &starts, int64_t sequence) {
+CallSpec convolution(int64_t rows, int64_t channels, int64_t width, bool hasBias, const Value &starts,
+                     int64_t sequence) {
   return {"causal_conv",
-          {Value::random(rows, channels, 1), Value::random(channels, width, 2),
-           hasBias ? Value::random(1, channels, 3) : Value(), {}, starts},
+          {Value::random(rows, channels, 1),
+           Value::random(channels, width, 2),
+           hasBias ? Value::random(1, channels, 3) : Value(),
+           {},
+           starts},
           {Value::constant(rows, channels, 0), Value::constant(width - 1, channels, 0)},
           {},
           sequence};
@@ -96,7 +100,9 @@ CallSpec convolution(int64_t rows, int64_t channels, int64_t width, bool hasBias
 
 CallSpec convolutionBack(const CallSpec &forward) {
   return {"causal_conv_input_gradient",
-          {Value::random(forward.operands[0].shape.rows, forward.operands[0].shape.columns, 4), forward.operands[1], {},
+          {Value::random(forward.operands[0].shape.rows, forward.operands[0].shape.columns, 4),
+           forward.operands[1],
+           {},
            forward.operands[4]},
           forward.results,
           {},
@@ -182,7 +188,11 @@ CallSpec delta(int64_t rows, const Heads &shape, const Value &starts, int64_t se
   return {"gated_delta",
           {Value::random(rows, shape.keyHeads * shape.keyWidth, 1, deviation),
            Value::random(rows, shape.keyHeads * shape.keyWidth, 2, deviation),
-           Value::random(rows, shape.heads * shape.width, 3), g, beta, {}, starts},
+           Value::random(rows, shape.heads * shape.width, 3),
+           g,
+           beta,
+           {},
+           starts},
           {Value::constant(rows, shape.heads * shape.width, 0), Value::constant(1, state, 0),
            Value::constant(marks, state, 0)},
           attributes,
@@ -192,8 +202,15 @@ CallSpec delta(int64_t rows, const Heads &shape, const Value &starts, int64_t se
 CallSpec deltaBack(const CallSpec &forward) {
   const std::vector<Value> &in = forward.operands;
   return {"gated_delta_gradient",
-          {in[0], in[1], in[2], in[3], in[4], run(forward, InstructionSet::Reference)[2],
-           Value::random(in[2].shape.rows, in[2].shape.columns, 6), {}, in[6]},
+          {in[0],
+           in[1],
+           in[2],
+           in[3],
+           in[4],
+           run(forward, InstructionSet::Reference)[2],
+           Value::random(in[2].shape.rows, in[2].shape.columns, 6),
+           {},
+           in[6]},
           {in[0], in[1], in[2], in[3], in[4], forward.results[1]},
           forward.attributes,
           forward.sequence};
@@ -259,7 +276,8 @@ TEST(GatedDelta, GoesOnFromTheStateOfEachItem) {
     for (int64_t position = 0; position < sequence; position += 2) {
       CallSpec step = whole;
       for (size_t i = 0; i < 5; ++i)
-        step.operands[i] = joined({whole.operands[i].rows(position, 2), whole.operands[i].rows(sequence + position, 2)});
+        step.operands[i] =
+            joined({whole.operands[i].rows(position, 2), whole.operands[i].rows(sequence + position, 2)});
       step.operands[5] = state;
       step.results = {Value::constant(4, columns, 0), state};
       step.shared = {-1, 5};
@@ -268,8 +286,8 @@ TEST(GatedDelta, GoesOnFromTheStateOfEachItem) {
       state = results[1];
       for (int64_t r = 0; r < 4; ++r)
         for (int64_t c = 0; c < columns; ++c)
-          EXPECT_NEAR(Value(results[0]).element(r, c),
-                      expected[((r / 2) * sequence + position + r % 2) * columns + c], 1e-6);
+          EXPECT_NEAR(Value(results[0]).element(r, c), expected[((r / 2) * sequence + position + r % 2) * columns + c],
+                      1e-6);
     }
   }
 }

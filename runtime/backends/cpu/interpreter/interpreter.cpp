@@ -51,7 +51,8 @@ static void beginLoop(PreparedProgram &program, PreparedLoop &loop, const Run &r
 static Tensor startOf(const PreparedProgram &program, const Window &window) {
   Tensor start = program.tensors[window.whole];
   const PreparedLoop &loop = program.loops[window.loop];
-  int64_t first = window.ownPart ? loop.trips.placeOf(loop.number) * program.tensors[window.part].rows : loop.trip.first;
+  int64_t first =
+      window.ownPart ? loop.trips.placeOf(loop.number) * program.tensors[window.part].rows : loop.trip.first;
   window.columns ? advanceColumns(start, first) : advanceRows(start, first);
   return start;
 }

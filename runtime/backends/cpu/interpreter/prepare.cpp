@@ -115,9 +115,7 @@ private:
 
   void addWindow(Instruction::Kind kind, uint32_t whole, uint32_t part, uint32_t loop) {
     const format::Value &value = program.values(static_cast<int>(part));
-    auto isTrips = [&](const format::Extent &extent) {
-      return extent.kind() == Extent::LOOP && extent.loop() == loop;
-    };
+    auto isTrips = [&](const format::Extent &extent) { return extent.kind() == Extent::LOOP && extent.loop() == loop; };
     const bool rows = isTrips(value.row_extent()), columns = isTrips(value.column_extent());
     add(kind, out.windows.size());
     out.windows.push_back({whole, part, loop, columns, !rows && !columns});

@@ -15,9 +15,8 @@ struct DeltaShape {
   float scale;
 
   DeltaShape(const Call &call)
-      : heads(call.attributes.heads), keyHeads(call.attributes.kvHeads),
-        keyWidth(call.operands[0].columns / keyHeads), width(call.operands[2].columns / heads),
-        scale(call.attributes.scale) {}
+      : heads(call.attributes.heads), keyHeads(call.attributes.kvHeads), keyWidth(call.operands[0].columns / keyHeads),
+        width(call.operands[2].columns / heads), scale(call.attributes.scale) {}
 
   int64_t state() const { return keyWidth * width; } // elements of a head's
   int64_t keyColumn(int64_t head) const { return head / (heads / keyHeads) * keyWidth; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A convolution over a token and those before it, a channel in each lane: the weight [C,W] is turned once for many rows.
+// A convolution over a token and those before it, a channel in each lane: the weight [C,W] is turned once for many
+// rows.
 #include "runtime/backends/cpu/kernel/convolution.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -43,7 +44,8 @@ void CausalConv(const Call &call, const Context &context) {
         FloatVector sum = loadSome(start + i, some);
         for (int64_t j = 0; j < most; ++j) {
           const float *kept = convolution.keptRow(n, j);
-          const FloatVector value = kept ? loadSome(kept + first + i, some) : loadSome(rowOf(x, n - j) + first + i, some);
+          const FloatVector value =
+              kept ? loadSome(kept + first + i, some) : loadSome(rowOf(x, n - j) + first + i, some);
           sum = hn::MulAdd(value, hn::LoadU(d, taps + j * taskChannels + i), sum);
         }
         return sum;

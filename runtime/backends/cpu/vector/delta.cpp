@@ -115,9 +115,9 @@ void GatedDelta(const Call &call, const Context &context) {
 // `stride` apart, with zeros up to there.
 struct MarkedRows {
   int64_t first = 0, count = 0, stride = 0;
-  float *q, *k;         // [count, stride]
-  float *dq, *dk;       // [markedRows, stride], of all heads of the key head
-  float *states;        // [count, columns, stride]: before each row's update, after its decay
+  float *q, *k;           // [count, stride]
+  float *dq, *dk;         // [markedRows, stride], of all heads of the key head
+  float *states;          // [count, columns, stride]: before each row's update, after its decay
   float *own, *gradients; // [columns, stride]: the state, and its cotangent
   float *taken, *updates; // [count, columns]: v − Sᵀ k, and times beta
   float decay[format::markedRows], beta[format::markedRows], dg[format::markedRows], dbeta[format::markedRows];
@@ -173,7 +173,9 @@ static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, 
     const float *q = rows.q + t * rows.stride, *k = rows.k + t * rows.stride;
     float *dq = rows.dq + t * rows.stride, *dk = rows.dk + t * rows.stride;
     FloatVector ofDecay = hn::Zero(d);
-    float ofBeta = 0, ofUpdates = 0;
+    // Behind a norm, do is nearly orthogonal to o: this sum of large terms is small, and what it loses is seen.
+    double ofUpdates = 0;
+    float ofBeta = 0;
     for (int64_t c = 0; c < columns; ++c) {
       float *gradient = rows.gradients + c * rows.stride;
       const float *state = rows.states + (t * columns + c) * rows.stride;
@@ -181,7 +183,8 @@ static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, 
       const FloatVector g = hn::Set(d, upstream), u = hn::Set(d, update);
       FloatVector sum = hn::Zero(d);
       for (int64_t i = 0; i < rows.stride; i += lanes) {
-        const FloatVector r = hn::MulAdd(hn::LoadU(d, q + i), g, hn::LoadU(d, gradient + i));
+        const FloatVector later = hn::LoadU(d, gradient + i), r = hn::MulAdd(hn::LoadU(d, q + i), g, later);
+        hn::StoreU(hn::MulAdd(later, u, hn::LoadU(d, dk + i)), d, dk + i);
         hn::StoreU(r, d, gradient + i);
         sum = hn::MulAdd(r, hn::LoadU(d, k + i), sum);
       }
@@ -191,7 +194,7 @@ static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, 
       for (int64_t i = 0; i < rows.stride; i += lanes) {
         const FloatVector r = hn::LoadU(d, gradient + i), s = hn::LoadU(d, state + i);
         hn::StoreU(hn::MulAdd(s, g, hn::LoadU(d, dq + i)), d, dq + i);
-        hn::StoreU(hn::NegMulAdd(s, w, hn::MulAdd(r, u, hn::LoadU(d, dk + i))), d, dk + i);
+        hn::StoreU(hn::NegMulAdd(s, w, hn::LoadU(d, dk + i)), d, dk + i);
         const FloatVector rest = hn::NegMulAdd(hn::LoadU(d, k + i), w, r);
         ofDecay = hn::MulAdd(rest, s, ofDecay);
         hn::StoreU(hn::Mul(decay, rest), d, gradient + i);
@@ -200,11 +203,13 @@ static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, 
         std::fill_n(gradient, rows.stride, 0.0f);
       dv.set(c, own);
       ofBeta += du * rows.taken[t * columns + c];
-      ofUpdates += update * upstream;
+      ofUpdates += static_cast<double>(update) * upstream;
     }
-    const FloatVector updates = hn::Set(d, ofUpdates);
-    for (int64_t i = 0; i < rows.stride; i += lanes)
+    const FloatVector updates = hn::Set(d, static_cast<float>(ofUpdates));
+    for (int64_t i = 0; i < rows.stride; i += lanes) {
       hn::StoreU(hn::MulAdd(hn::LoadU(d, k + i), updates, hn::LoadU(d, dq + i)), d, dq + i);
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, q + i), updates, hn::LoadU(d, dk + i)), d, dk + i);
+    }
     rows.dg[t] += sumOf(ofDecay);
     rows.dbeta[t] += ofBeta;
   }
@@ -219,7 +224,8 @@ static void deltaBack(const Call &call, const Context &context, const DeltaShape
   rows.stride = stride;
   const int64_t all = format::markedRows * stride;
   rows.q = room, rows.k = rows.q + all, rows.dq = rows.k + all, rows.dk = rows.dq + all;
-  rows.own = rows.dk + all, rows.gradients = rows.own + columns * stride, rows.taken = rows.gradients + columns * stride;
+  rows.own = rows.dk + all, rows.gradients = rows.own + columns * stride,
+  rows.taken = rows.gradients + columns * stride;
   rows.updates = rows.taken + format::markedRows * columns, rows.states = rows.updates + format::markedRows * columns;
   float *next = stateOf(call.results[5], part, call);
   const float *behind = part.ends ? nullptr : stateOf(dstate, part, call);
