@@ -22,6 +22,8 @@ float readElement(const char *bytes, StringRef element, uint64_t index) {
   return element == "bf16" ? format::bfloatToFloat(value) : format::halfToFloat(value);
 }
 
+uint64_t elementBytes(nn::ExternalDataAttr data) { return data.getElement() == "f32" ? 4 : 2; }
+
 } // namespace
 
 LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
@@ -43,9 +45,15 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   if (auto data = parameter.getData())
     return openPiece(parameter, *data, rows);
   if (auto places = parameter.getPieces()) {
-    for (auto place : places->getAsRange<nn::ExternalDataAttr>())
-      if (failed(openPiece(parameter, place, rows / places->size())))
+    uint64_t found = 0;
+    for (auto place : places->getAsRange<nn::ExternalDataAttr>()) {
+      if (failed(openPiece(parameter, place, place.getBytes() / (columns * elementBytes(place)))))
         return failure();
+      found += pieces.back().rows;
+    }
+    if (found != rows)
+      return parameter.emitError() << "'" << parameter.getSymName() << "' has " << rows << " rows, and its parts "
+                                   << found << "; export the model again";
     return success();
   }
   if (auto data = parameter.getInlineData()) {
@@ -78,7 +86,7 @@ LogicalResult WeightSource::openPiece(nn::ParameterOp parameter, nn::ExternalDat
   auto file = openFile(parameter, data.getFile());
   if (failed(file))
     return failure();
-  uint64_t needed = count * columns * (data.getElement() == "f32" ? 4 : 2), size = (*file)->getBufferSize();
+  uint64_t needed = count * columns * elementBytes(data), size = (*file)->getBufferSize();
   if (data.getBytes() != needed || needed > size || data.getOffset() > size - needed)
     return parameter.emitError() << data.getFile() << ": cut off: '" << parameter.getSymName() << "' needs " << needed
                                  << " bytes at " << data.getOffset() << ", the file has " << size;
@@ -93,8 +101,10 @@ void WeightSource::readRow(uint64_t row, float *out) const {
           isVector ? 1.0f : format::drawnDeviation * format::randomNormal(*seed, stream, row * columns + column);
     return;
   }
-  const Piece &piece = pieces[row / pieces.front().rows];
-  row %= pieces.front().rows;
+  const Piece *found = &pieces.front();
+  for (; row >= found->rows; ++found)
+    row -= found->rows;
+  const Piece &piece = *found;
   if (piece.element == "f32" && !transposed) {
     std::memcpy(out, piece.bytes + 4 * row * columns, 4 * columns);
   } else {

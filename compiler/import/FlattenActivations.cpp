@@ -5,6 +5,7 @@
 #include "compiler/import/OnnxMatchers.h"
 #include "dialects/nn/Activations.h"
 #include "dialects/nn/ImportOps.h"
+#include "dialects/nn/Recurrences.h"
 
 #include "format/kernels.h"
 
@@ -44,6 +45,10 @@ Value TokenFlattener::buildSigmoid(nn::OnnxOp node, Value x) {
   return nn::GatedOp::create(builder, node.getLoc(), x.getType(), x, ones, "sigmoid");
 }
 
+Value TokenFlattener::buildSoftplus(nn::OnnxOp node, Value x) {
+  return nn::SoftplusOp::create(builder, node.getLoc(), x.getType(), x, Value(), Value());
+}
+
 /// One without attributes.
 Value TokenFlattener::buildByTable(nn::OnnxOp node, Value x) {
   const StringRef kernel = format::findActivationOfNode(node.getOpType())->name;
@@ -59,6 +64,7 @@ TokenFlattener::Builder TokenFlattener::findActivation(StringRef op) {
       .Case("Tanh", &TokenFlattener::buildSoftcap)
       .Case("Clip", &TokenFlattener::buildClamp)
       .Case("Sigmoid", &TokenFlattener::buildSigmoid)
+      .Case("Softplus", &TokenFlattener::buildSoftplus)
       .Case("Xielu", &TokenFlattener::buildXielu)
       .Default(format::findActivationOfNode(op) ? &TokenFlattener::buildByTable : nullptr);
 }

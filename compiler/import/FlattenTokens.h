@@ -68,6 +68,7 @@ private:
   mlir::Value buildSoftcap(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildClamp(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildSigmoid(nn::OnnxOp node, mlir::Value x);
+  mlir::Value buildSoftplus(nn::OnnxOp node, mlir::Value x);
   mlir::Value buildXielu(nn::OnnxOp node, mlir::Value x);
   // Mixtures of experts: FlattenExperts.cpp.
   mlir::LogicalResult flattenRoute(nn::OnnxOp node);

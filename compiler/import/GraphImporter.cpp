@@ -184,6 +184,11 @@ LogicalResult GraphImporter::refuse(const OnnxNode &node) {
     if (op != node.getOp() && !findMethod(op) && !llvm::is_contained(others, op))
       others.push_back(op);
   }
+  // Sums of decays, and which rows come before others.
+  auto isOfRecurrence = [](StringRef op) { return op == "CumSum" || op == "Trilu"; };
+  if (isOfRecurrence(node.getOp()) || llvm::any_of(others, isOfRecurrence))
+    return node.emitError() << "is of a recurrence that another exporter has spelled out; export the model with mebp "
+                               "export";
   if (others.empty())
     return node.emitError() << "is not supported; mebp cannot train a model that needs it yet";
   return node.emitError() << "is not supported, " << nameOthers(others)
@@ -342,9 +347,15 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
 
 Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
   Extents shape = getShape(*pieces.front());
+  int64_t rows = 0;
   SmallVector<Attribute> places;
   for (Entry *piece : pieces) {
-    if (getShape(*piece) != shape || shape.empty()) {
+    Extents own = getShape(*piece);
+    const int64_t ownRows = own.empty() ? 0 : own.front();
+    rows += ownRows;
+    if (!own.empty() && !shape.empty())
+      own.front() = shape.front();
+    if (own != shape || ownRows <= 0) {
       node.emitError() << "joins parameters of different shapes; export the model again";
       return {};
     }
@@ -354,7 +365,7 @@ Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
     places.push_back(*place);
   }
   const std::string &name = node.getProto().output(0);
-  shape.front() *= static_cast<int64_t>(pieces.size());
+  shape.front() = rows;
   RankedTensorType type = tensorType(&context, shape, Kind::Float);
   {
     OpBuilder::InsertionGuard guard(builder);

@@ -43,11 +43,16 @@ struct Ring {
 };
 } // namespace
 
-/// Of all that read keys and values through a window, the shortest.
+/// Of all that read keys and values through a window, the shortest. What carries a state has one position, and can give
+/// up none.
 static Ring findRing(ModuleOp module) {
   Ring ring;
   module.walk([&](exec::KernelOp kernel) {
     const DictionaryAttr attributes = kernel.getKernelAttributes();
+    if (auto items = attributes.getAs<IntegerAttr>("items"); items && items.getInt() > 0) {
+      ring = {1, 0};
+      return;
+    }
     auto capacity = attributes.getAs<IntegerAttr>("capacity"), window = attributes.getAs<IntegerAttr>("window");
     if (!capacity || !window || capacity.getInt() <= 0 || window.getInt() <= 0)
       return;

@@ -46,6 +46,20 @@ def describe_trained(description: dict) -> str:
     return f"{len(description['trainables'])} of the model's own tensors"
 
 
+def adapted_layers(description: dict) -> tuple[int, int]:
+    """How many of the layers have something that is trained, and how many layers there are."""
+    layers = [block for block in description["blocks"] if block["kind"] == "layer"]
+    return sum(block["trainable_elements"] > 0 for block in layers), len(layers)
+
+
+def few_adapted(description: dict) -> str | None:
+    """What to say where adapters are in fewer than half of the layers: names may be those of one kind of layers."""
+    adapted, layers = adapted_layers(description)
+    if not description["model"]["lora"]["rank"] or 2 * adapted >= layers:
+        return None
+    return f"warning: {adapted} of {layers} layers have adapters; with --lora-targets all-linear, each layer has"
+
+
 def describe_shortly(description: dict) -> str:
     """The same in fewer."""
     lora, remote = description["model"]["lora"], _remote(description)

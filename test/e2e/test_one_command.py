@@ -22,7 +22,7 @@ from support.textmodel import make_tokenizer
 SAMPLES = [{"prompt": f"Lamp {index}:", "completion": " is lit"} for index in range(6)]
 SUMMARY = (
     "int4 weights, int8 embedding, bf16 activations; LoRA of rank 8, alpha 16, on q_proj, k_proj, v_proj, o_proj, "
-    "gate_proj, up_proj, down_proj; batch 1; generates text up to 512 tokens"
+    "gate_proj, up_proj, down_proj, in 1 of 1 layer; batch 1; generates text up to 512 tokens"
 )
 
 

@@ -14,7 +14,7 @@ from mebp.verification.comparison import relative_error
 from support import models
 from support.pipeline import compare_gradients, make_bundle
 
-FAMILIES = ("lfm2", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+FAMILIES = ("lfm2", "olmo_hybrid", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 SEQUENCE = 131  # more than two chunks of 64, and no multiple of one
 LORA = mebp.LoRA(rank=3, alpha=7, targets=["all-linear"])
 

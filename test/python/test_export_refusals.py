@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AttentionInterface
 
 import mebp
-from mebp.exporter import attention, experts
+from mebp.exporter import attention, experts, recurrences
 from mebp.exporter.checkpoint import read_checkpoint, same_bytes
 from support import models
 
@@ -401,3 +401,17 @@ def test_another_models_weights_are_not_replaced(folder: Path, original: Path, t
     # Into its own folder is fine.
     mebp.export(folder, folder / "model.onnx", seq_len=8)
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_a_recurrence_that_nobody_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a family that is newer than the table of functions."""
+    monkeypatch.setattr(recurrences, "_REPLACED", {"causal_conv1d_fn": recurrences._causal_conv})
+    with pytest.raises(
+        mebp.Error, match=r"'model\.layers\.0\.linear_attn' carries a state from token to token in a way of"
+    ):
+        mebp.export(models.build("qwen3_5_text"), tmp_path / "m.onnx", seq_len=8)
+    monkeypatch.setattr(recurrences, "_REPLACED", {})
+    with pytest.raises(
+        mebp.Error, match=r"'model\.layers\.0\.conv\.conv' carries a state from token to token in a way of"
+    ):
+        mebp.export(models.build("lfm2"), tmp_path / "m.onnx", seq_len=8)

@@ -144,6 +144,7 @@ _FAMILIES: dict[str, dict] = {
     "lfm2": {**_DECODER, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
     "qwen3_5_text": {**_DECODER, **_LINEAR_ATTENTION},
     "qwen3_5_moe_text": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
+    "olmo_hybrid": {**_DECODER, **_LINEAR_ATTENTION},
     "qwen3_next": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
 }

@@ -40,11 +40,12 @@ from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
 from mebp.files import own_file, read_json, scratch_folder
 from mebp.gguf.source import called, unpack_gguf
-from mebp.inspect import describe_trained, inspect, storage_options
+from mebp.inspect import adapted_layers, describe_trained, few_adapted, inspect, storage_options
 from mebp.session_options import byte_size
 from mebp.tasks import CAUSAL
 from mebp.tokenizer import Tokenizer
 from mebp.tools import python_module, watch_tool
+from mebp.words import counted
 
 _GENERATED = 1024  # tokens of a prompt and its answer
 _EXPORTED = 256  # tokens; the compiler takes any other number, but for windows that are longer than the export
@@ -196,7 +197,10 @@ class Builder:
         bundle = folder / f"{name}.mebp"
         how = "from the cache" if kept else f"exported and compiled in {time.monotonic() - asked.started:.0f} s"
         self.say(f"{bundle}: the bundle, {how}")
-        self.say(_summary(inspect(bundle)))
+        description = inspect(bundle)
+        self.say(_summary(description))
+        if warning := few_adapted(description):
+            self.say(warning)
         for line in keep_within(limit) if limit and not kept else ():
             self.say(line)
         return Built(bundle, asked.model, asked.exporting, asked.compiling, not kept)
@@ -306,12 +310,19 @@ def _summary(description: dict) -> str:
     shares = description["manifest"]["options"].get("packing") and model["task"] == CAUSAL
     parts = [
         f"{stored['weights']} weights, {stored['embedding_weights']} embedding, {model['activation']} activations",
-        describe_trained(description),
+        describe_trained(description) + _in_layers(description),
         f"batch {model['batch']}",
         *(["samples share rows"] if shares else []),
         *([f"generates text up to {model['positions']:,} tokens"] if model["positions"] else []),
     ]
     return "; ".join(parts)
+
+
+def _in_layers(description: dict) -> str:
+    if not description["model"]["lora"]["rank"]:
+        return ""
+    adapted, layers = adapted_layers(description)
+    return f", in {adapted} of {counted(layers, 'layer')}"
 
 
 @contextmanager

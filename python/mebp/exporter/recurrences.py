@@ -7,10 +7,12 @@ is one node of the domain "mebp" (compiler/import/OnnxFile.cpp), whose operands 
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
+import onnx_ir as ir
 import torch
 from torch.onnx.ops import symbolic
 from transformers import PreTrainedModel
@@ -18,7 +20,8 @@ from transformers.activations import ACT2FN
 
 from mebp.errors import Error
 
-_VERSION = 1
+_DOMAIN, _VERSION = "mebp", 1
+_CONVOLUTION, _DELTA = "CausalConv", "GatedDelta"
 
 
 @contextmanager
@@ -34,6 +37,29 @@ def one_node_each(model: PreTrainedModel) -> Iterator[None]:
         yield
 
 
+def check_recurrences(model: PreTrainedModel, graph: ir.Model) -> None:
+    """Raises Error where a layer carries a state by other functions than those that are one node each, as that of a
+    family which is newer than this table."""
+    nodes = Counter(node.op_type for node in graph.graph if node.domain == _DOMAIN)
+    for op, is_one in ((_CONVOLUTION, _is_convolution), (_DELTA, _has_rates)):
+        modules = [name for name, module in model.named_modules() if is_one(module)]
+        if nodes[op] < len(modules):
+            raise Error(
+                f"{type(model).__name__}: '{modules[0]}' carries a state from token to token in a way of its own; mebp "
+                "cannot train this model yet"
+            )
+
+
+def _is_convolution(module: torch.nn.Module) -> bool:
+    """Of each channel by itself, along the sequence."""
+    return isinstance(module, torch.nn.Conv1d) and module.groups == module.in_channels > 1
+
+
+def _has_rates(module: torch.nn.Module) -> bool:
+    """Of decay: all families call them so."""
+    return "A_log" in dict(module.named_parameters(recurse=False))
+
+
 def _causal_conv(
     hidden_states: torch.Tensor,
     weight: torch.Tensor,
@@ -47,7 +73,7 @@ def _causal_conv(
         raise Error("a convolution of packed samples cannot be exported; export the model without seq_idx")
     rows = hidden_states.transpose(1, 2)
     operands = [rows, weight, *([] if bias is None else [bias])]
-    made = symbolic("mebp::CausalConv", operands, {}, dtype=rows.dtype, shape=rows.shape, version=_VERSION)
+    made = symbolic(f"{_DOMAIN}::{_CONVOLUTION}", operands, {}, dtype=rows.dtype, shape=rows.shape, version=_VERSION)
     if activation is not None:
         made = ACT2FN[activation](made)
     return made.transpose(1, 2)

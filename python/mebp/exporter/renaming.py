@@ -17,20 +17,21 @@ def rename(checkpoint: dict[str, StoredTensor], model: PreTrainedModel) -> dict[
 
 
 def find_pieces(checkpoint: dict[str, StoredTensor], model: PreTrainedModel) -> dict[str, dict[str, StoredTensor]]:
-    """For each parameter [experts, out, in] that the checkpoint has expert by expert: its pieces, whose rows are its
-    own one after the other, by the names that the checkpoint has them under."""
+    """For each parameter that the checkpoint has in parts, as one [experts, out, in] expert by expert: its pieces,
+    whose rows are its own one after the other, by the names that the checkpoint has them under."""
     old = {new: name for name, new in _loaded_names(checkpoint, model).items()}
     found = {}
     for joining in get_model_conversion_mapping(model):
-        if not isinstance(joining, WeightConverter) or not _joins_rows(joining):
+        if not isinstance(joining, WeightConverter) or not (_joins_rows(joining) or _joins_parts(joining)):
             continue
         target = joining.target_patterns[0]
         for name, parameter in model.named_parameters():
             if parameter.dim() != 3 or not name.endswith(target) or name in checkpoint:
                 continue
+            count = 1 if _joins_parts(joining) else parameter.shape[0]
             pieces = [
                 old.get(name.removesuffix(target) + source.replace("*", str(expert)))
-                for expert in range(parameter.shape[0])
+                for expert in range(count)
                 for source in joining.source_patterns
             ]
             if None not in pieces:
@@ -59,3 +60,9 @@ def _joins_rows(converter: WeightConverter) -> bool:
         and (len(converter.source_patterns) == 1 if not below else len(below) == 1)
         and all(isinstance(each, Concatenate) and each.dim == 1 for each in below)
     )
+
+
+def _joins_parts(converter: WeightConverter) -> bool:
+    """Whether it puts the rows of several weights below each other, as those of a convolution are."""
+    (first, *others) = converter.operations
+    return isinstance(first, Concatenate) and first.dim == 0 and not others and len(converter.target_patterns) == 1

@@ -59,12 +59,20 @@ def _instead(name: str, checkpoint: dict[str, StoredTensor]) -> str:
 
 
 def check_pieces(name: str, shape: tuple[int, ...], pieces: dict[str, StoredTensor]) -> None:
-    """Raises Error where the pieces do not make up a parameter [experts, out, in] of this shape."""
-    experts, rows, width = shape
-    for piece, tensor in pieces.items():
-        _check(piece, tensor, (experts * rows // len(pieces), width))
+    """Raises Error where the pieces do not make up a parameter of this shape: matrices of experts, which are alike, or
+    parts with all its axes."""
+    places = f"{next(iter(pieces.values())).file}: the parts of '{name}'"
+    if all(len(tensor.shape) == len(shape) for tensor in pieces.values()):
+        for piece, tensor in pieces.items():
+            _check(piece, tensor, (tensor.shape[0], *shape[1:]))
+        if sum(tensor.shape[0] for tensor in pieces.values()) != shape[0]:
+            raise Error(f"{places} do not make up {list(shape)}; use the config.json that belongs to the weights")
+    else:
+        experts, rows, width = shape
+        for piece, tensor in pieces.items():
+            _check(piece, tensor, (experts * rows // len(pieces), width))
     if len({tensor.dtype for tensor in pieces.values()}) > 1:
-        raise Error(f"{next(iter(pieces.values())).file}: the parts of '{name}' differ in type; save the model again")
+        raise Error(f"{places} differ in type; save the model again")
 
 
 def _check(stored: str, tensor: StoredTensor, shape: tuple[int, ...]) -> None:
@@ -95,7 +103,7 @@ def refer(graph: ir.Graph, tensors: dict[str, StoredTensor]) -> None:
 
 
 def refer_to_pieces(graph: ir.Graph, name: str, pieces: dict[str, StoredTensor]) -> None:
-    """Makes the initializer `name` [experts, out, in] the pieces' rows one after the other, each external data."""
+    """Makes the initializer `name` the pieces' rows one after the other, each external data."""
     value = graph.initializers.pop(name)
     computed, shape = value.dtype, value.shape
     inputs = []

@@ -19,6 +19,7 @@ from mebp.exporter.left_over import check_left_over
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.mxfp4 import unpack
 from mebp.exporter.output import Stage
+from mebp.exporter.recurrences import check_recurrences
 from mebp.exporter.renaming import find_pieces, rename
 from mebp.exporter.skeleton import aliases, bare, build_skeleton, set_numbers
 from mebp.exporter.source import Source, resolve
@@ -116,6 +117,8 @@ def _trace(
         encode_tokens(skeleton)
     numbers = set_numbers(skeleton, checkpoint)
     graph = trace(skeleton, batch, seq_len)
+    if task == CAUSAL:
+        check_recurrences(skeleton, graph)
     # Buffers are real here, and come from the checkpoint only where it has them.
     of_checkpoint = {*names, *checkpoint}.difference(numbers)
     stored = {n: tuple(t.shape) for n, t in skeleton.state_dict().items() if n in of_checkpoint}
