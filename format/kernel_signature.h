@@ -21,7 +21,7 @@ constexpr int64_t keyTile = 64;
 constexpr int64_t markedRows = 64;
 
 // The widest key of a recurrence: kernels have room for one.
-constexpr int64_t widestKey = 512;
+constexpr int64_t widestKey = 256;
 
 // Scratch of the CPU's kernels, for one thread within one call.
 constexpr size_t workspaceBytes = 512 * 1024;

@@ -63,12 +63,15 @@ uint64_t windowOf(const format::Program &program, uint64_t capacity, uint64_t po
   return widest;
 }
 
-// Whether a kernel carries this value on from row to row.
+// Whether a kernel carries this value on from row to row, and from step to step.
 bool isCarried(const format::Program &program, uint32_t value) {
   for (const format::Step &step : program.steps()) {
-    const format::KernelSignature *signature =
-        step.has_kernel() ? format::findSignature(step.kernel().name()) : nullptr;
-    for (int i = 0; signature && i < step.kernel().operands_size(); ++i)
+    const format::KernelSignature *signature = step.has_kernel() && numberOf(step.kernel(), "items") > 0
+                                                   ? format::findSignature(step.kernel().name())
+                                                   : nullptr;
+    const int count =
+        signature ? std::min<int>(step.kernel().operands_size(), format::slotCount(signature->operands)) : 0;
+    for (int i = 0; i < count; ++i)
       if (signature->operands[i].carry != format::Carry::No && step.kernel().operands(i) == static_cast<int32_t>(value))
         return true;
   }

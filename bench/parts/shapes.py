@@ -40,8 +40,22 @@ class Shape:
             "max_position_embeddings": 32768,
             "torch_dtype": "bfloat16",
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(config))
+        _write_config(folder, config)
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """One whose layers are not all of a kind, by the fields of its config.json."""
+
+    fields: dict
+
+    def write_config(self, folder: Path) -> None:
+        _write_config(folder, self.fields)
+
+
+def _write_config(folder: Path, config: dict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 SHAPES = {
@@ -55,4 +69,27 @@ LARGE = {
     "Llama-3-70B": Shape(8192, 80, 64, 8, 28672, {256: 160}, {}, vocabulary=128256, tied=False),
 }
 SMALL = {"small": Shape(256, 4, 4, 2, 1024, {}, {}, vocabulary=8192)}  # of nobody's: for devices that are slow
+HYBRIDS = {
+    "Qwen3.5-0.8B": Hybrid(
+        {
+            "architectures": ["Qwen3_5ForCausalLM"],
+            "model_type": "qwen3_5_text",
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 16,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+            "intermediate_size": 3584,
+            "vocab_size": 248320,
+            "tie_word_embeddings": True,
+            "max_position_embeddings": 262144,
+            "dtype": "bfloat16",
+        }
+    )
+}  # of layers that carry states
 LENGTHS = (256, 1024)

@@ -186,13 +186,13 @@ LogicalResult GraphImporter::refuse(const OnnxNode &node) {
   }
   // Sums of decays, and which rows come before others.
   auto isOfRecurrence = [](StringRef op) { return op == "CumSum" || op == "Trilu"; };
-  if (isOfRecurrence(node.getOp()) || llvm::any_of(others, isOfRecurrence))
-    return node.emitError() << "is of a recurrence that another exporter has spelled out; export the model with mebp "
-                               "export";
+  const StringRef advice = isOfRecurrence(node.getOp()) || llvm::any_of(others, isOfRecurrence)
+                               ? "; a recurrence that another exporter has spelled out is taken from mebp export"
+                               : "";
   if (others.empty())
-    return node.emitError() << "is not supported; mebp cannot train a model that needs it yet";
+    return node.emitError() << "is not supported; mebp cannot train a model that needs it yet" << advice;
   return node.emitError() << "is not supported, " << nameOthers(others)
-                          << " further on; mebp cannot train a model that needs them yet";
+                          << " further on; mebp cannot train a model that needs them yet" << advice;
 }
 
 LogicalResult GraphImporter::count(const OnnxNode &node, ArrayRef<const HostTensor *> inputs,

@@ -4,8 +4,8 @@
 //
 // 1. Arguments: token values have batch * sequence rows, or as many as the function asks for, of which those of the
 //    step's tokens are live; states and weights are whole.
-// 2. A slice has as many rows as its loop's chunk; of what has no tokens, in a loop over these, it is the trip's own
-// part. A result that adds to an operand is like that operand.
+// 2. A slice has as many rows as its loop's chunk; of what has no tokens, in a loop over these, it is the trip's
+//    own part. A result that adds to an operand is like that operand.
 // 3. Another result has the sizes of the operands that share a letter with it in the kernel's signature
 //    (format/kernels.h): so a tile of logits has as many columns as the slice of the weight has rows. What no operand
 //    shares is as large as its type, or, of tokens, as what a trip of the enclosing loop covers.

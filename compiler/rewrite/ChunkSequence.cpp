@@ -175,7 +175,7 @@ private:
     LoopBuilder loop(builder, function.getLoc(), train::Domain::Sequence, size);
     for (Value value : whole)
       loop.carryRows(value);
-    // By the first operand, which is no key of anything else that is carried.
+    // By the state: what the loop keeps of it for each trip.
     DenseMap<OpResult, Value> keys;
     for (OpResult state : states) {
       if (!needed.contains(state.getOwner()))

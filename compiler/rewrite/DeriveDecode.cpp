@@ -9,9 +9,8 @@
 //    one sample: where samples start is not asked.
 // 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
 //    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
-// 3. What an op carries from row to row is a state of the block, one for each sequence, which the op itself brings up
-// to
-//    date.
+// 3. What an op carries from row to row is a state of the block, one for each sequence, which the op itself keeps
+//    up to date.
 // 4. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
 #include "compiler/rewrite/Passes.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a row knows of those before it by a state that is carried from row to row: convolutions.
+// What a row knows of those before it by a state that is carried from row to row: convolutions,
+// gated DeltaNets, and their rates.
 #ifndef MEBP_NN_RECURRENCE_OPS
 #define MEBP_NN_RECURRENCE_OPS
 

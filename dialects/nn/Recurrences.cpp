@@ -8,10 +8,13 @@
 #include "dialects/nn/Arithmetic.h"
 #include "dialects/nn/Linear.h"
 
+#include "format/kernels.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 
 using namespace mlir;
+using namespace mebp;
 using namespace mebp::nn;
 using llvm::SmallBitVector;
 
@@ -27,6 +30,16 @@ void NNDialect::registerRecurrences() {
 
 static int64_t getWidth(Value weight) { return cast<RankedTensorType>(weight.getType()).getDimSize(1); }
 
+/// Whether kernels have room for so much of what an op has.
+static LogicalResult checkRoom(Operation *op, int64_t count, StringRef what) {
+  const format::KernelSignature &signature =
+      *format::findSignature(op->getName().stripDialect().str()); // which have the names of ops
+  const int64_t most = format::workspaceBytes / signature.roomBytes;
+  if (count > most)
+    return op->emitOpError() << "has a " << what << " of " << count << "; kernels have room for " << most;
+  return success();
+}
+
 /// Of a convolution: what it carries are all rows but one that it reads.
 static LogicalResult checkConvolution(Operation *op, Value weight, Value next) {
   const int64_t width = getWidth(weight);
@@ -35,7 +48,7 @@ static LogicalResult checkConvolution(Operation *op, Value weight, Value next) {
   const int64_t rows = cast<RankedTensorType>(next.getType()).getShape().drop_back().back();
   if (rows != width - 1)
     return op->emitOpError() << "carries " << rows << " rows beside a width of " << width;
-  return success();
+  return checkRoom(op, width, "width");
 }
 
 LogicalResult CausalConvOp::verify() { return checkConvolution(*this, getW(), getNext()); }
@@ -95,6 +108,11 @@ static LogicalResult checkDelta(Operation *op, Value q, Value v, Value g, Value 
     return op->emitOpError() << "has " << heads << " heads and " << keyHeads << " key heads, which do not divide "
                              << "features or each other";
   if (failed(checkFeatures(op, g, "g", heads)))
+    return failure();
+  const int64_t keys = features(q) / keyHeads;
+  if (keys > format::widestKey)
+    return op->emitOpError() << "has keys of " << keys << "; kernels have room for " << format::widestKey;
+  if (failed(checkRoom(op, keys * features(v) / heads, "state")))
     return failure();
   return checkFeatures(op, next, "next", features(q) / keyHeads * features(v));
 }

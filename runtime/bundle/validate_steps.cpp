@@ -230,8 +230,12 @@ Status ProgramValidator::checkKernel(const format::Kernel &kernel, Values &defin
     if (operand >= 0 && (result < 0 || !shareMemory(static_cast<uint32_t>(operand), static_cast<uint32_t>(result))))
       return failure(MEBP_CORRUPT, "'%s' does not accumulate into its operand '%s'", kernel.name().c_str(),
                      signature->operands[i].name);
-    const bool isCarried = operand >= 0 && attributes.items > 0 && signature->operands[i].carry != format::Carry::No;
-    if (signature->rule == format::Rule::State || isCarried)
+    const bool isCarried = operand >= 0 && signature->operands[i].carry != format::Carry::No;
+    if (isCarried && (attributes.items > 0) != isState(static_cast<uint32_t>(operand)))
+      return failure(MEBP_CORRUPT,
+                     "'%s' keeps a state from step to step in a value that is none, or the other way round",
+                     kernel.name().c_str());
+    if (signature->rule == format::Rule::State || (isCarried && attributes.items > 0))
       if (Status status = checkAppended(static_cast<uint32_t>(operand)); !status.ok())
         return status.in("'" + kernel.name() + "'");
   }

@@ -130,7 +130,7 @@ Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
     const uint32_t first = engine->passing() ? format::firstWave(layout.rows, batch, taken) : 0;
     Status status = first ? stepInWaves(ids + done, stride, first, taken) : step(ids + done, stride, {batch, taken});
     if (!status.ok())
-      return status;
+      return giveUp(status);
     last = &waves[first ? 1 : 0];
     lastTaken = taken - first;
   }
@@ -154,13 +154,23 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
     if (Status status = catchUp(before); !status.ok())
       return status;
     if (Status status = step(ids, count, {batch, count, true}); !status.ok())
-      return status;
+      return giveUp(status);
     drafted = count;
     return Status();
   });
 }
 
+// Some states have taken the step's tokens, and others have not. Keys and values are written again; what is carried
+// cannot go back.
+Status Generation::giveUp(Status status) {
+  if (isCarried())
+    length = written = 0;
+  return status;
+}
+
 bool Generation::isCarried() const {
+  if (engine->bundle().content().split().ring() == 1) // the other half's
+    return true;
   for (const std::vector<layout::StatePlace> &block : layout.states)
     for (const layout::StatePlace &state : block)
       if (state.isCarried)
@@ -248,19 +258,24 @@ Status Generation::serve(const Command &command) {
       static_cast<uint64_t>(command.batch) * command.sequence > layout.rows || command.position > written ||
       command.sequence > model.positions() - command.position)
     return failure(MEBP_CORRUPT, "the device asks for positions that the bundle has no room for");
+  if (isCarried() && (command.kind == format::FrameKind::Draft || (command.position > 0 && command.position != length)))
+    return failure(MEBP_CORRUPT, "the device asks a recurrence to go back");
   batch = command.batch;
   length = command.position;
   written = std::max(written, length + command.sequence);
-  if (command.kind == format::FrameKind::Waves)
-    return serveWaves(command);
+  if (command.kind == format::FrameKind::Waves) {
+    Status status = serveWaves(command);
+    return status.ok() ? status : giveUp(status);
+  }
   Blocks &blocks = waves[0].blocks;
   const Exchange &exchange = *engine->passing();
   const LiveShape live = {batch, command.sequence, command.kind == format::FrameKind::Draft};
   for (uint32_t block = exchange.first(); block < exchange.end(); ++block)
     if (Status status = blocks.decode(block, live, length); !status.ok())
-      return status;
+      return giveUp(status);
   length += command.sequence;
-  return blocks.wait();
+  Status status = blocks.wait();
+  return status.ok() ? status : giveUp(status);
 }
 
 void Generation::rewind(uint32_t wanted) {

@@ -30,6 +30,7 @@ public:
   Status appendDraft(const int32_t *ids, uint32_t count);
   Status draftLogits(uint32_t number, float *logits);
   uint32_t mostDrafted() const; // at once
+  Status giveUp(Status status); // of a step that failed
   bool isCarried() const;       // of a recurrence: it goes back to the beginning alone
   // Forgets all but the first `wanted` positions, or everything where a window has lost what lies before these.
   void rewind(uint32_t wanted);

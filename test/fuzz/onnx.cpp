@@ -125,11 +125,12 @@ static std::vector<std::string> split(const std::string &words) {
 static void changeOp(fuzz::Fields &model, fuzz::Random &random) {
   constexpr uint32_t graphOfModel = 7, nodeOfGraph = 1, opOfNode = 4, bytes = 2;
   static const std::vector<std::string> ops = split(
-      "Abs Add And ArgMax Attention Cast CastLike Clip Concat Constant Cos CumSum Div Dropout Equal Erf Exp Expand "
-      "Flatten Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity IsNaN LayerNormalization Less "
-      "LessOrEqual Log MatMul Max Min Mul Neg Not Or Pow RMSNormalization Range Reciprocal ReduceMax ReduceMean "
-      "ReduceSum Relu Reshape RotaryEmbedding ScatterElements SequenceAt Shape Sigmoid Size Slice Softmax Softplus "
-      "Split SplitToSequence Sqrt Squeeze Sub Swish Tanh TopK Transpose Trilu Unsqueeze Where");
+      "Abs Add And ArgMax Attention Cast CastLike CausalConv Clip Concat Constant Cos CumSum Div Dropout Equal Erf "
+      "Exp Expand Flatten GatedDelta Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity IsNaN "
+      "LayerNormalization Less LessOrEqual Log MatMul Max Min Mul Neg Not Or Pow RMSNormalization Range Reciprocal "
+      "ReduceMax ReduceMean ReduceSum Relu Reshape RotaryEmbedding ScatterElements SequenceAt Shape Sigmoid Size "
+      "Slice Softmax Softplus Split SplitToSequence Sqrt Squeeze Sub Swish Tanh TopK Transpose Trilu Unsqueeze "
+      "Where");
   fuzz::Fields &graph = fuzz::fieldOf(model, graphOfModel, bytes).children;
   std::vector<fuzz::Field *> nodes;
   for (fuzz::Field &field : graph)

@@ -415,3 +415,15 @@ def test_a_recurrence_that_nobody_replaced(tmp_path: Path, monkeypatch: pytest.M
         mebp.Error, match=r"'model\.layers\.0\.conv\.conv' carries a state from token to token in a way of"
     ):
         mebp.export(models.build("lfm2"), tmp_path / "m.onnx", seq_len=8)
+
+
+def test_a_recurrence_of_another_form() -> None:
+    """Arguments of transformers' functions that a node has no place for."""
+    rows = torch.zeros(1, 4, 8)
+    with pytest.raises(mebp.Error, match="softplus with beta 2 and threshold 20 cannot be exported"):
+        recurrences._softplus(rows, beta=2)
+    with pytest.raises(mebp.Error, match="a convolution of packed samples, or with a state before them, cannot be"):
+        recurrences._causal_conv(rows, torch.zeros(4, 3), initial_states=torch.zeros(1, 4, 2))
+    heads = torch.zeros(1, 8, 2, 4)
+    with pytest.raises(mebp.Error, match="a recurrence over packed samples, or with a state before them, cannot be"):
+        recurrences._gated_delta(heads, heads, heads, heads[..., 0], heads[..., 0], initial_state=heads)

@@ -256,11 +256,36 @@ TEST(Generate, EndsWhereItIsCancelled) {
   EXPECT_EQ(it.code, MEBP_OK);
 }
 
+// A state has nothing of any one token: it goes back to the beginning alone.
+TEST(Generate, ARecurrenceForgetsAllOrNothing) {
+  Generation it(recurrentBundle());
+  const std::vector<int32_t> tokens = tinyTokens(20);
+  const std::vector<float> whole = it.append(tokens);
+  EXPECT_EQ(it.rewind(20), 20u);
+  EXPECT_EQ(it.rewind(12), 0u);
+  it.append({tokens.begin(), tokens.begin() + 12});
+  EXPECT_EQ(it.append({tokens.begin() + 12, tokens.end()}), whole);
+  EXPECT_EQ(mebp_generation_draft_limit(it.handle), 0u);
+  EXPECT_EQ(mebp_generation_append_draft(it.handle, tokens.data(), 2, &it.error), MEBP_UNSUPPORTED);
+}
+
+// Some of its states may have taken the tokens by then.
+TEST(Generate, ARecurrenceBeginsAnewWhereItIsCancelled) {
+  Generation it(recurrentBundle());
+  const std::vector<float> whole = it.append(tinyTokens(20));
+  mebp_session_cancel(it.session.handle);
+  it.append(tinyTokens(3));
+  EXPECT_EQ(it.code, MEBP_CANCELLED);
+  EXPECT_EQ(mebp_generation_positions(it.handle), 0u);
+  EXPECT_EQ(it.append(tinyTokens(20)), whole);
+}
+
 // What opens can be run: whatever the numbers are, nothing outside of the memory is touched (the sanitizers watch).
 TEST(Generate, SurvivesNumbersChangedAtRandom) {
-  const format::Bundle whole = generatingBundle();
+  const format::Bundle bundles[] = {generatingBundle(), recurrentBundle()};
   uint64_t opened = 0;
-  for (uint64_t trial = 0; trial < 400; ++trial) {
+  for (uint64_t trial = 0; trial < 800; ++trial) {
+    const format::Bundle &whole = bundles[trial % 2];
     auto draw = [&](uint64_t what, uint64_t below) { return format::randomBits(trial, 17, what) % below; };
     format::Bundle changed = whole;
     format::Program &program = decodeOf(changed, static_cast<int>(draw(0, 3)));
@@ -295,5 +320,5 @@ TEST(Generate, SurvivesNumbersChangedAtRandom) {
     mebp_generation_append(made, ids.data(), 2, 1, logits.data(), nullptr);
     mebp_generation_destroy(made);
   }
-  EXPECT_GT(opened, 20u);
+  EXPECT_GT(opened, 40u);
 }

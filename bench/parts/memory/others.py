@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parts.process_memory import Memory, watch
 from parts.runs import STEPS
-from parts.shapes import Shape
+from parts.shapes import Hybrid, Shape
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def streambp(python: str, checkout: Path) -> System:
     return System("StreamBP", python, "streambp_steps.py", (str(checkout),))
 
 
-def save_model(shape: Shape, config: Path, folder: Path) -> None:
+def save_model(shape: Shape | Hybrid, config: Path, folder: Path) -> None:
     """Random weights in bf16, as transformers keeps them."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, logging

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts.memory.others import save_model
-from parts.shapes import SHAPES, SMALL
+from parts.shapes import HYBRIDS, SHAPES, SMALL
 
 import mebp
 
@@ -42,7 +42,7 @@ def prepare(name: str, folder: Path, longest: int) -> Model:
         if name in PACKAGED:
             _save_in_bf16(name, weights)
         else:
-            shape = (SHAPES | SMALL)[name]
+            shape = (SHAPES | SMALL | HYBRIDS)[name]
             shape.write_config(folder / name / "config")
             save_model(shape, folder / name / "config", weights)
     if not exported.exists():

@@ -66,11 +66,12 @@ def _causal_conv(
     bias: torch.Tensor | None = None,
     activation: str | None = None,
     seq_idx: torch.Tensor | None = None,
+    initial_states: torch.Tensor | None = None,
     **_: object,
 ) -> torch.Tensor:
     """hidden_states [batch, channels, sequence], weight [channels, width] -> as hidden_states."""
-    if seq_idx is not None:
-        raise Error("a convolution of packed samples cannot be exported; export the model without seq_idx")
+    if seq_idx is not None or initial_states is not None:
+        raise Error("a convolution of packed samples, or with a state before them, cannot be exported")
     rows = hidden_states.transpose(1, 2)
     operands = [rows, weight, *([] if bias is None else [bias])]
     made = symbolic(f"{_DOMAIN}::{_CONVOLUTION}", operands, {}, dtype=rows.dtype, shape=rows.shape, version=_VERSION)
@@ -87,11 +88,12 @@ def _gated_delta(
     beta: torch.Tensor,
     use_qk_l2norm_in_kernel: bool = False,
     cu_seqlens: torch.Tensor | None = None,
+    initial_state: torch.Tensor | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """query, key [batch, sequence, heads, K], value [.., P], g, beta [batch, sequence, heads] -> as value."""
-    if cu_seqlens is not None:
-        raise Error("a recurrence over packed samples cannot be exported; export the model without cu_seqlens")
+    if cu_seqlens is not None or initial_state is not None:
+        raise Error("a recurrence over packed samples, or with a state before them, cannot be exported")
     width = query.shape[-1]
     scale = width**-0.5
     if use_qk_l2norm_in_kernel:
@@ -105,8 +107,10 @@ def _gated_delta(
     return made, None
 
 
-def _softplus(x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+def _softplus(x: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
     """As ONNX has it. torch writes down where it is linear, too, which is where float32 cannot tell."""
+    if beta != 1 or threshold < 20:
+        raise Error(f"softplus with beta {beta} and threshold {threshold} cannot be exported; mebp has 1 and 20")
     return symbolic("::Softplus", [x], {}, dtype=x.dtype, shape=x.shape)
 
 

@@ -54,3 +54,32 @@ func.func @f(%x: !x, %h: !h) {
   %o, %s, %m = nn.gated_delta(%x, %x, %x, %h, %h) {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f32} : (!x, !x, !x, !h, !h) -> (!x, tensor<1x16xf32>, tensor<?x16xf32>)
   return
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x, %w: tensor<4x129xf32>) {
+  // expected-error @below {{has a width of 129; kernels have room for 128}}
+  %y, %next = nn.causal_conv(%x, %w) : (!x, tensor<4x129xf32>) -> (!x, tensor<128x4xf32>)
+  return
+}
+
+// -----
+
+!x = tensor<?x?x257xf32, #nn.tokens>
+!h = tensor<?x?x1xf32, #nn.tokens>
+func.func @f(%x: !x, %h: !h) {
+  // expected-error @below {{has keys of 257; kernels have room for 256}}
+  %o, %s, %m = nn.gated_delta(%x, %x, %x, %h, %h) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x, !h, !h) -> (!x, tensor<1x66049xf32>, tensor<?x66049xf32>)
+  return
+}
+
+// -----
+
+!x = tensor<?x?x256xf32, #nn.tokens>
+!h = tensor<?x?x1xf32, #nn.tokens>
+func.func @f(%x: !x, %h: !h) {
+  // expected-error @below {{has a state of 65536; kernels have room for 32768}}
+  %o, %s, %m = nn.gated_delta(%x, %x, %x, %h, %h) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x, !h, !h) -> (!x, tensor<1x65536xf32>, tensor<?x65536xf32>)
+  return
+}

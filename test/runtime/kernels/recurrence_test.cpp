@@ -169,6 +169,30 @@ TEST(CausalConv, GoesOnFromTheStateOfEachItem) {
   }
 }
 
+// Then there are none: neither those of an earlier trip, nor those of an earlier step.
+TEST(CausalConv, ReadsNoRowsBeforeItsOwnWithoutAState) {
+  const int64_t rows = 6, channels = 21, width = 4;
+  const CallSpec own = convolution(rows, channels, width, true, {}, rows);
+  CallSpec trip = own, step = own;
+  trip.operands[0] = own.operands[0].at(9);
+  trip.results[0] = own.results[0].at(9);
+  trip.sequence = 17;
+  step.position = 5;
+  const CallSpec gradient = {"causal_conv_weight_gradient",
+                             {Value::random(rows, channels, 4), own.operands[0], {}, {}},
+                             {Value::constant(channels, width, 0)},
+                             {},
+                             rows};
+  CallSpec later = gradient;
+  later.position = 5;
+  for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
+    const std::vector<float> expected = run(own, set)[0].elements();
+    EXPECT_EQ(run(trip, set)[0].elements(), expected);
+    EXPECT_EQ(run(step, set)[0].elements(), expected);
+    EXPECT_EQ(run(later, set)[0].elements(), run(gradient, set)[0].elements());
+  }
+}
+
 struct Heads {
   int64_t heads, keyHeads, keyWidth, width;
 };
@@ -216,7 +240,7 @@ CallSpec deltaBack(const CallSpec &forward) {
           forward.sequence};
 }
 
-constexpr Heads shapes[] = {{2, 2, 16, 24}, {3, 1, 5, 7}, {6, 2, 33, 40}, {1, 1, 128, 18}};
+constexpr Heads shapes[] = {{2, 2, 16, 24}, {3, 1, 5, 7}, {6, 2, 33, 40}, {1, 1, 128, 18}, {1, 1, 256, 5}};
 
 TEST(GatedDelta, AgreesInAllFamilies) {
   for (const Heads &shape : shapes)

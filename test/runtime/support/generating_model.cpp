@@ -30,6 +30,15 @@ format::Program layerDecode() {
   return b.program;
 }
 
+format::Program recurrentDecode() {
+  ProgramBuilder b("layer.decode", tinyRows);
+  uint32_t x = b.flowInput(tinyHidden), w = b.parameter("weight", tinyHidden, tinyHidden);
+  uint32_t state = b.stateInput("state", (tinyHidden - 1) * tinyBatch, tinyHidden);
+  uint32_t y = b.flowOutput(tinyHidden), next = b.inPlaceOf(state);
+  b.kernel("causal_conv", {x, w, -1, state}, {y, next}, {{"items", tinyBatch}});
+  return b.program;
+}
+
 format::Program headDecode() {
   ProgramBuilder b("head.decode_logits", tinyBatch);
   uint32_t x = b.flowInput(tinyHidden), w = b.parameter("table", tinyVocabulary, tinyHidden);
@@ -39,12 +48,12 @@ format::Program headDecode() {
 
 } // namespace
 
-format::Bundle generatingBundle() {
+static format::Bundle bundleOf(const format::Program &layer) {
   format::Bundle bundle = tinyBundle({});
   bundle.mutable_model()->set_positions(tinyPositions);
   const int first = bundle.programs_size();
   *bundle.add_programs() = embedDecode();
-  *bundle.add_programs() = layerDecode();
+  *bundle.add_programs() = layer;
   *bundle.add_programs() = headDecode();
   for (int i = 0; i < bundle.blocks_size(); ++i) {
     bool isHead = i + 1 == bundle.blocks_size();
@@ -54,5 +63,8 @@ format::Bundle generatingBundle() {
   }
   return bundle;
 }
+
+format::Bundle generatingBundle() { return bundleOf(layerDecode()); }
+format::Bundle recurrentBundle() { return bundleOf(recurrentDecode()); }
 
 } // namespace mebp::test

@@ -16,4 +16,7 @@ static_assert(tinyRing == format::keyTile);
 // y = x + W attention(rope(x)), with adapters that it leaves out.
 format::Bundle generatingBundle();
 
+// The same, where a layer is a convolution over the last tokens, which it carries.
+format::Bundle recurrentBundle();
+
 } // namespace mebp::test

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/backends/cpu/kernel/operands.h"
 
@@ -24,6 +25,10 @@ public:
   int64_t tapsOf(int64_t n) const {
     return std::min(width, placeOf(rows, n, context).position - startOf(starts, n) + 1);
   }
+  // How many of these are the call's; the others lie in the state.
+  int64_t ownTapsOf(int64_t n) const { return std::min(tapsOf(n), n - firstOf(n) + 1); }
+  // How many of these there are: without a state, none that lie before the call's.
+  int64_t readableTapsOf(int64_t n) const { return state.present() ? tapsOf(n) : ownTapsOf(n); }
   // The row j before row n where it lies before the call's rows: in the state. Null where it is one of them.
   const float *keptRow(int64_t n, int64_t j) const {
     const int64_t before = firstOf(n) - (n - j); // how far before its item's first row of the call
@@ -38,8 +43,15 @@ public:
     const int64_t first = firstOf(n), own = (rows.firstRow + first) % context.sequence;
     return std::min(rows.rows, first + context.sequence - own);
   }
-  // Whether row n + j is one of the call's, of the item of row n.
-  bool reaches(int64_t n, int64_t j) const { return n + j < endOf(n); }
+  // Of the call's rows n + j those that read row n, which may lie before the call's: from the first j to before the
+  // last one. Samples follow each other, so where one row does not reach back to n, no later one does.
+  std::pair<int64_t, int64_t> readersOf(int64_t n) const {
+    const int64_t first = std::max<int64_t>(0, firstOf(n) - n), end = std::min(width, endOf(n) - n);
+    int64_t last = first;
+    while (last < end && last < tapsOf(n + last))
+      ++last;
+    return {first, last};
+  }
 
   // What rows behind the call's owe to row n; null where they owe it nothing.
   const float *owedRow(int64_t n) const {

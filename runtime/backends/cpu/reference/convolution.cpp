@@ -17,7 +17,7 @@ static void causalConv(const Call &call, const Context &context) {
       if (bias.present())
         dequantize(bias, 0, c, 1, &start);
       double sum = start;
-      for (int64_t j = 0; j < convolution.tapsOf(n); ++j) {
+      for (int64_t j = 0; j < convolution.readableTapsOf(n); ++j) {
         const float *kept = convolution.keptRow(n, j);
         sum += static_cast<double>(floatRowOf(w, c)[width - 1 - j]) * (kept ? kept[c] : rowOf(x, n - j)[c]);
       }
@@ -36,9 +36,9 @@ static void causalConvInputGradient(const Call &call, const Context &context) {
   // What the call's rows add to row n, which may lie before them.
   auto gathered = [&](int64_t n, int64_t c) {
     double sum = 0;
-    for (int64_t j = std::max<int64_t>(0, convolution.firstOf(n) - n); j < width && convolution.reaches(n, j); ++j)
-      if (j < convolution.tapsOf(n + j))
-        sum += static_cast<double>(floatRowOf(w, c)[width - 1 - j]) * rowOf(dy, n + j)[c];
+    const auto [first, last] = convolution.readersOf(n);
+    for (int64_t j = first; j < last; ++j)
+      sum += static_cast<double>(floatRowOf(w, c)[width - 1 - j]) * rowOf(dy, n + j)[c];
     return sum;
   };
   for (int64_t n = 0; n < dy.rows; ++n) {
@@ -60,7 +60,8 @@ static void causalConvWeightGradient(const Call &call, const Context &context) {
     for (int64_t j = 0; j < width; ++j) {
       double sum = accumulator.present() ? floatRowOf(accumulator, c)[width - 1 - j] : 0;
       for (int64_t n = 0; n < dy.rows; ++n)
-        if (j < convolution.tapsOf(n))
+        if (j <
+            std::min(convolution.tapsOf(n), (dy.firstRow + n) % context.sequence + 1)) // x has the step's rows alone
           sum += static_cast<double>(rowOf(dy, n)[c]) * rowOf(x, dy.firstRow + n - j)[c];
       floatRowOf(dw, c)[width - 1 - j] = static_cast<float>(sum);
     }

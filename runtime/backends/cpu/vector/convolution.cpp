@@ -39,15 +39,14 @@ void CausalConv(const Call &call, const Context &context) {
     if (bias.present())
       dequantize(bias, 0, first, count, start);
     for (int64_t n = 0; n < x.rows; ++n) {
-      const int64_t most = convolution.tapsOf(n);
+      const int64_t most = convolution.readableTapsOf(n), own = convolution.ownTapsOf(n);
       mapRow(rowOf(y, n) + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
         FloatVector sum = loadSome(start + i, some);
-        for (int64_t j = 0; j < most; ++j) {
-          const float *kept = convolution.keptRow(n, j);
-          const FloatVector value =
-              kept ? loadSome(kept + first + i, some) : loadSome(rowOf(x, n - j) + first + i, some);
-          sum = hn::MulAdd(value, hn::LoadU(d, taps + j * taskChannels + i), sum);
-        }
+        for (int64_t j = 0; j < own; ++j)
+          sum = hn::MulAdd(loadSome(rowOf(x, n - j) + first + i, some), hn::LoadU(d, taps + j * taskChannels + i), sum);
+        for (int64_t j = own; j < most; ++j)
+          sum = hn::MulAdd(loadSome(convolution.keptRow(n, j) + first + i, some),
+                           hn::LoadU(d, taps + j * taskChannels + i), sum);
         return sum;
       });
     }
@@ -58,33 +57,35 @@ void CausalConv(const Call &call, const Context &context) {
 void CausalConvInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &dx = call.results[0];
   const Convolution convolution(call, context, dy, 2, 3, 1);
-  // What the call's rows add to row n, which may lie before them.
-  auto gather = [&](int64_t n, int64_t at, int64_t some, const float *taps, int64_t step) HWY_ATTR {
+  // What the call's rows n + j add to row n, which may lie before them.
+  auto gather = [&](int64_t n, std::pair<int64_t, int64_t> readers, int64_t at, int64_t some,
+                    const float *taps) HWY_ATTR {
     const FloatTag d;
     FloatVector sum = hn::Zero(d);
-    for (int64_t j = std::max<int64_t>(0, convolution.firstOf(n) - n); j < w.columns && convolution.reaches(n, j); ++j)
-      if (j < convolution.tapsOf(n + j))
-        sum = hn::MulAdd(loadSome(rowOf(dy, n + j) + at, some), loadSome(taps + j * step, some), sum);
+    for (int64_t j = readers.first; j < readers.second; ++j)
+      sum = hn::MulAdd(loadSome(rowOf(dy, n + j) + at, some), loadSome(taps + j * taskChannels, some), sum);
     return sum;
   };
   overChannels(w, context, [&](int64_t first, int64_t count, float *taps) HWY_ATTR {
     for (int64_t n = 0; n < dy.rows; ++n) {
       const float *owed = convolution.owedRow(n);
+      const std::pair<int64_t, int64_t> readers = convolution.readersOf(n);
       mapRow(rowOf(dx, n) + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
-        const FloatVector own = gather(n, first + i, some, taps + i, taskChannels);
+        const FloatVector own = gather(n, readers, first + i, some, taps + i);
         return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
       });
     }
   });
   auto *taps = reinterpret_cast<float *>(context.workspace);
   convolution.owe([&](int64_t row, const float *owed, float *out) HWY_ATTR {
+    const std::pair<int64_t, int64_t> readers = convolution.readersOf(row);
     for (int64_t first = 0; first < w.rows; first += taskChannels) {
       const int64_t count = std::min(taskChannels, w.rows - first);
       for (int64_t j = 0; j < w.columns; ++j)
         for (int64_t c = 0; c < count; ++c)
           taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
       mapRow(out + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
-        const FloatVector own = gather(row, first + i, some, taps + i, taskChannels);
+        const FloatVector own = gather(row, readers, first + i, some, taps + i);
         return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
       });
     }
