@@ -19,6 +19,8 @@ constexpr int64_t keyTile = 64;
 // Every so many rows of a call, from its first one of each batch item, a recurrence leaves the state before them, from
 // which its gradient goes on.
 constexpr int64_t markedRows = 64;
+// How many states a call over so many rows of one batch item leaves.
+template <typename Count> constexpr Count marksOf(Count rows) { return (rows + markedRows - 1) / markedRows; }
 
 // The widest key of a recurrence: kernels have room for one.
 constexpr int64_t widestKey = 256;

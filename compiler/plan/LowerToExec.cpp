@@ -234,8 +234,6 @@ private:
     return count;
   }
 
-  static int64_t countMarks(int64_t rows) { return (rows + format::markedRows - 1) / format::markedRows; }
-
   /// By the letters of the kernel's signature; what no operand shares is of the type, or of the loop around.
   Shape getResultShape(nn::KernelOpInterface op, OpResult result) {
     Shape shape = getWholeShape(result.getType());
@@ -246,7 +244,7 @@ private:
       const char *letters = signature.results[result.getResultNumber()].shape;
       SmallVector<Value> operands = nn::getSlotOperands(op);
       if (letters[0] == 'Z')
-        shape.rows = {tokenRows ? countMarks(tokenRows) : batch * countMarks(sequence)};
+        shape.rows = {tokenRows ? format::marksOf(tokenRows) : batch * format::marksOf(sequence)};
       findAxis(signature, operands, letters[0], shape.rows);
       findAxis(signature, operands, letters[1], shape.columns);
     } else {

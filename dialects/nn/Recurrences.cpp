@@ -114,7 +114,7 @@ static LogicalResult checkDelta(Operation *op, Value q, Value v, Value g, Value 
     return op->emitOpError() << "has keys of " << keys << "; kernels have room for " << format::widestKey;
   if (failed(checkRoom(op, keys * features(v) / heads, "state")))
     return failure();
-  return checkFeatures(op, next, "next", features(q) / keyHeads * features(v));
+  return checkFeatures(op, next, "next", keys * features(v));
 }
 
 LogicalResult GatedDeltaOp::verify() {

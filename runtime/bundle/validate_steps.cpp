@@ -69,10 +69,9 @@ Status ProgramValidator::checkKept(const format::Slot &slot, const Dimension &di
 
 // How many marks a call over these rows may leave.
 uint64_t ProgramValidator::mostMarks(const Dimension &rows) const {
-  auto marksOf = [](uint64_t count) { return (count + format::markedRows - 1) / format::markedRows; };
   if (rows.kind == Extent::LOOP && loops[rows.loop].step->domain() != format::Loop::TOKEN_ROWS)
-    return marksOf(rows.count);
-  return model.batch() * marksOf(std::min<uint64_t>(model.sequence(), rows.count));
+    return format::marksOf(rows.count);
+  return model.batch() * format::marksOf(std::min<uint64_t>(model.sequence(), rows.count));
 }
 
 // Whether two values are the same memory, whatever is run.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/calibrate/calls.h"
 
+#include "format/kernel_signature.h"
 #include "format/storage.h"
 #include "runtime/backends/self_test/activations.h"
 
@@ -146,7 +147,7 @@ private:
     if (!quick)
       shapes.insert(shapes.end(), {{256, 8, 64}, {128, 8, 128}});
     for (auto [tokens, heads, width] : shapes) {
-      const int64_t columns = heads * width, state = columns * width, marks = (tokens + 63) / 64;
+      const int64_t columns = heads * width, state = columns * width, marks = format::marksOf(tokens);
       auto inputs = [&](Tensors others) {
         Tensors all = {take(tokens, columns), take(tokens, columns), take(tokens, columns), exact(tokens, heads),
                        take(tokens, heads)};

@@ -85,6 +85,29 @@ std::pair<Value, Value> inChunks(const CallSpec &whole, int64_t size, size_t sta
   return {joined(parts), carried};
 }
 
+// The first result, in steps of so many tokens of each of two items at once. Each has a state of its own in operand
+// and result `state` and 1; the first `cut` operands have the tokens' rows.
+Value inSteps(const CallSpec &whole, int64_t size, size_t cut, size_t state, InstructionSet set) {
+  std::vector<Value> parts[2];
+  const int64_t rows = whole.results[1].shape.rows, columns = whole.results[1].shape.columns;
+  Value carried = Value::constant(2 * rows, columns, nothing);
+  for (int64_t position = 0; position < whole.sequence; position += size) {
+    CallSpec step = whole;
+    for (size_t i = 0; i < cut; ++i)
+      step.operands[i] =
+          joined({whole.operands[i].rows(position, size), whole.operands[i].rows(whole.sequence + position, size)});
+    step.operands[state] = carried;
+    step.results = {Value::constant(2 * size, whole.results[0].shape.columns, 0), carried};
+    step.shared = {-1, static_cast<int>(state)};
+    step.sequence = size, step.position = position, step.attributes.items = 2;
+    const std::vector<Value> results = run(step, set);
+    carried = results[1];
+    for (int64_t item = 0; item < 2; ++item)
+      parts[item].push_back(results[0].rows(item * size, size));
+  }
+  return joined({joined(parts[0]), joined(parts[1])});
+}
+
 CallSpec convolution(int64_t rows, int64_t channels, int64_t width, bool hasBias, const Value &starts,
                      int64_t sequence) {
   return {"causal_conv",
@@ -150,23 +173,8 @@ TEST(CausalConv, IsTheSameInChunks) {
 TEST(CausalConv, GoesOnFromTheStateOfEachItem) {
   const int64_t sequence = 9, width = 3, channels = 7;
   const CallSpec whole = convolution(2 * sequence, channels, width, false, {}, sequence);
-  for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
-    const std::vector<float> expected = run(whole, set)[0].elements();
-    Value state = Value::constant(2 * (width - 1), channels, nothing);
-    for (int64_t position = 0; position < sequence; position += 3) {
-      CallSpec step = whole;
-      step.operands[0] = joined({whole.operands[0].rows(position, 3), whole.operands[0].rows(sequence + position, 3)});
-      step.operands[3] = state;
-      step.results = {Value::constant(6, channels, 0), state};
-      step.shared = {-1, 3};
-      step.sequence = 3, step.position = position, step.attributes.items = 2;
-      const std::vector<Value> results = run(step, set);
-      state = results[1];
-      for (int64_t r = 0; r < 6; ++r)
-        for (int64_t c = 0; c < channels; ++c)
-          EXPECT_EQ(Value(results[0]).element(r, c), expected[((r / 3) * sequence + position + r % 3) * channels + c]);
-    }
-  }
+  for (InstructionSet set : {InstructionSet::Reference, instructionSet()})
+    EXPECT_EQ(inSteps(whole, 3, 1, 3, set).elements(), run(whole, set)[0].elements());
 }
 
 // Then there are none: neither those of an earlier trip, nor those of an earlier step.
@@ -293,26 +301,11 @@ TEST(GatedDelta, GoesOnFromTheStateOfEachItem) {
   const int64_t sequence = 6;
   CallSpec whole = delta(2 * sequence, {2, 1, 4, 5}, {}, sequence);
   whole.results.pop_back();
-  const int64_t columns = whole.results[0].shape.columns, elements = whole.results[1].shape.columns;
   for (InstructionSet set : {InstructionSet::Reference, instructionSet()}) {
-    const std::vector<float> expected = run(whole, set)[0].elements();
-    Value state = Value::constant(2, elements, nothing);
-    for (int64_t position = 0; position < sequence; position += 2) {
-      CallSpec step = whole;
-      for (size_t i = 0; i < 5; ++i)
-        step.operands[i] =
-            joined({whole.operands[i].rows(position, 2), whole.operands[i].rows(sequence + position, 2)});
-      step.operands[5] = state;
-      step.results = {Value::constant(4, columns, 0), state};
-      step.shared = {-1, 5};
-      step.sequence = 2, step.position = position, step.attributes.items = 2;
-      const std::vector<Value> results = run(step, set);
-      state = results[1];
-      for (int64_t r = 0; r < 4; ++r)
-        for (int64_t c = 0; c < columns; ++c)
-          EXPECT_NEAR(Value(results[0]).element(r, c), expected[((r / 2) * sequence + position + r % 2) * columns + c],
-                      1e-6);
-    }
+    const std::vector<float> expected = run(whole, set)[0].elements(), found = inSteps(whole, 2, 5, 5, set).elements();
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
   }
 }
 

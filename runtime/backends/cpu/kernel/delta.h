@@ -29,7 +29,7 @@ struct ItemRows {
   int64_t firstMark = 0;
 
   int64_t markOf(int64_t row) const { return firstMark + (row - first) / format::markedRows; }
-  int64_t marks() const { return (end - first + format::markedRows - 1) / format::markedRows; }
+  int64_t marks() const { return format::marksOf(end - first); }
 
   // The first of `rows`; then each with the next.
   static ItemRows from(const Tensor &rows, const Context &context) { return ItemRows().next(rows, context, 0); }
@@ -52,6 +52,11 @@ private:
     return found;
   }
 };
+
+// Whether a sample begins with this row of the call.
+inline bool isFirst(const Call &call, const Context &context, const Tensor &starts, int64_t row) {
+  return placeOf(call.operands[0], row, context).position == startOf(starts, row);
+}
 
 // The state of an item: a row of its own where there are several.
 inline float *stateOf(const Tensor &states, const ItemRows &rows, const Call &call) {

@@ -51,7 +51,7 @@ struct Rule {
   Row v(int64_t n) const { return rowOf(call.operands[2], n) + head * shape.width; }
   double decay(int64_t n) const { return std::exp(static_cast<double>(floatRowOf(call.operands[3], n)[head])); }
   double beta(int64_t n) const { return rowOf(call.operands[4], n)[head]; }
-  bool isFirst(int64_t n) const { return placeOf(call.operands[0], n, context).position == startOf(starts, n); }
+  bool isFirst(int64_t n) const { return cpu::isFirst(call, context, starts, n); }
 
   // What a column of the state takes in: beta (v − Sᵀ k), of the state after its decay.
   double update(State &state, int64_t n, int64_t column) const {

@@ -17,14 +17,19 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t taskChannels = 512;
 
-// Calls body(first channel, how many, their weights [W, taskChannels] by taps) in tasks.
+// The weights of some channels as [W, taskChannels], by taps.
+static void turn(const Tensor &w, int64_t first, int64_t count, float *taps) {
+  for (int64_t j = 0; j < w.columns; ++j)
+    for (int64_t c = 0; c < count; ++c)
+      taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
+}
+
+// Calls body(first channel, how many, their turned weights) in tasks.
 template <typename Body> static void overChannels(const Tensor &w, const Context &context, const Body &body) {
   parallelFor(context, ceilDivide(w.rows, taskChannels), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
     auto *taps = reinterpret_cast<float *>(workspace);
     const int64_t first = task * taskChannels, count = std::min(taskChannels, w.rows - first);
-    for (int64_t j = 0; j < w.columns; ++j)
-      for (int64_t c = 0; c < count; ++c)
-        taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
+    turn(w, first, count, taps);
     body(first, count, taps);
   });
 }
@@ -57,37 +62,27 @@ void CausalConv(const Call &call, const Context &context) {
 void CausalConvInputGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &w = call.operands[1], &dx = call.results[0];
   const Convolution convolution(call, context, dy, 2, 3, 1);
-  // What the call's rows n + j add to row n, which may lie before them.
-  auto gather = [&](int64_t n, std::pair<int64_t, int64_t> readers, int64_t at, int64_t some,
-                    const float *taps) HWY_ATTR {
-    const FloatTag d;
-    FloatVector sum = hn::Zero(d);
-    for (int64_t j = readers.first; j < readers.second; ++j)
-      sum = hn::MulAdd(loadSome(rowOf(dy, n + j) + at, some), loadSome(taps + j * taskChannels, some), sum);
-    return sum;
+  // Some channels of row n, which may lie before the call's: what its rows n + j add, and what is owed already.
+  auto gather = [&](int64_t n, const float *owed, int64_t first, int64_t count, const float *taps, Row out) HWY_ATTR {
+    const auto [from, to] = convolution.readersOf(n);
+    mapRow(out + first, count, [&, from = from, to = to](int64_t i, int64_t some) HWY_ATTR {
+      FloatVector sum = hn::Zero(FloatTag());
+      for (int64_t j = from; j < to; ++j)
+        sum =
+            hn::MulAdd(loadSome(rowOf(dy, n + j) + first + i, some), loadSome(taps + j * taskChannels + i, some), sum);
+      return owed ? hn::Add(sum, loadSome(owed + first + i, some)) : sum;
+    });
   };
   overChannels(w, context, [&](int64_t first, int64_t count, float *taps) HWY_ATTR {
-    for (int64_t n = 0; n < dy.rows; ++n) {
-      const float *owed = convolution.owedRow(n);
-      const std::pair<int64_t, int64_t> readers = convolution.readersOf(n);
-      mapRow(rowOf(dx, n) + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
-        const FloatVector own = gather(n, readers, first + i, some, taps + i);
-        return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
-      });
-    }
+    for (int64_t n = 0; n < dy.rows; ++n)
+      gather(n, convolution.owedRow(n), first, count, taps, rowOf(dx, n));
   });
   auto *taps = reinterpret_cast<float *>(context.workspace);
   convolution.owe([&](int64_t row, const float *owed, float *out) HWY_ATTR {
-    const std::pair<int64_t, int64_t> readers = convolution.readersOf(row);
     for (int64_t first = 0; first < w.rows; first += taskChannels) {
       const int64_t count = std::min(taskChannels, w.rows - first);
-      for (int64_t j = 0; j < w.columns; ++j)
-        for (int64_t c = 0; c < count; ++c)
-          taps[j * taskChannels + c] = floatRowOf(w, first + c)[w.columns - 1 - j];
-      mapRow(out + first, count, [&](int64_t i, int64_t some) HWY_ATTR {
-        const FloatVector own = gather(row, readers, first + i, some, taps + i);
-        return owed ? hn::Add(own, loadSome(owed + first + i, some)) : own;
-      });
+      turn(w, first, count, taps);
+      gather(row, owed, first, count, taps, Row(out));
     }
   });
 }

@@ -22,10 +22,6 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t blockVectors = 2, blockColumns = blockVectors * lanes; // of a forward task
 
-static bool isFirst(const Call &call, const Context &context, const Tensor &starts, int64_t row) {
-  return placeOf(call.operands[0], row, context).position == startOf(starts, row);
-}
-
 // Zeros behind it up to a whole vector.
 static void readRow(Row from, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i += lanes)
