@@ -2,8 +2,8 @@
 //
 // Decides how each frozen weight is stored. Whatever reads it, plan, cost model and writer, asks the parameter.
 //
-// 1. A vector is f32: it is small, and what it scales or shifts is whole. So is what a kernel reads exactly, as the
-//    weight of a convolution.
+// 1. A vector is f32, also one that stands as a column: it is small, and what it scales or shifts is whole. So is what a
+//    kernel reads exactly, as the weight of a convolution.
 // 2. A weight whose layer a rule names (PATTERN=STORAGE; * stands for anything, an alias counts as its name) is stored
 //    as the rule has it. Rules that disagree, or match no matrix, are errors.
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
@@ -58,7 +58,7 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
       if (parameter.getTrainable())
         continue;
       format::WeightFormat chosen = format::WeightFormat::F32;
-      if (parameter.getTensorType().getRank() > 1 && !exact.contains(parameter.getSymName())) {
+      if (isMatrix(parameter.getTensorType()) && !exact.contains(parameter.getSymName())) {
         addNames(parameter, available);
         if (!parameter.getWhole())
           chosen = tables.contains(parameter.getSymName()) ? *ofEmbeddings : *ofMatrices;
@@ -121,6 +121,8 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
       for (auto alias : aliases->getAsRange<StringAttr>())
         out.insert(format::moduleOf(format::layerOf(alias.getValue())));
   }
+
+  static bool isMatrix(RankedTensorType type) { return type.getRank() > 1 && type.getShape().back() > 1; }
 
   static llvm::StringSet<> findExact(ModuleOp module) {
     llvm::StringSet<> names;

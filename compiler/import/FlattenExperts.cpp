@@ -97,6 +97,22 @@ LogicalResult TokenFlattener::flattenExpertLinear(nn::OnnxOp node) {
   return success();
 }
 
+/// weights [tokens, slots], scales [experts], ids [tokens, slots]: a linear layer of one number for each expert.
+LogicalResult TokenFlattener::flattenExpertScale(nn::OnnxOp node) {
+  const Token *weights = find(node.getInputs()[0]), *ids = find(node.getInputs()[2]);
+  if (!weights || !ids || !hasWholeRows(*weights) || !hasWholeRows(*ids) || !ids->flat.getDefiningOp<nn::RouteOp>())
+    return emitUnsupported(node) << "its experts are not chosen by a router that is known";
+  const Token scaled = *weights;
+  const Value chosen = ids->flat;
+  auto matrix = viewParameter(node, node.getInputs()[1], {getShape(node.getInputs()[1]).front(), 1});
+  if (failed(matrix))
+    return failure();
+  Value flat = nn::ExpertLinearOp::create(builder, node.getLoc(), scaled.flat.getType(), scaled.flat, *matrix, chosen,
+                                          Value(), Value(), builder.getF32FloatAttr(1.0f));
+  define(node, flat, scaled.layout);
+  return success();
+}
+
 /// y [tokens, slots, width], or [.., width] of one slot, and weights [.., slots].
 LogicalResult TokenFlattener::flattenExpertSum(nn::OnnxOp node) {
   const Token *y = find(node.getInputs()[0]), *weights = find(node.getInputs()[1]);

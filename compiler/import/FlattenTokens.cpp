@@ -142,6 +142,7 @@ TokenFlattener::Method TokenFlattener::findMethod(StringRef op) {
       .Case("GatedDelta", &TokenFlattener::flattenGatedDelta)
       .Case("Route", &TokenFlattener::flattenRoute)
       .Case("ExpertLinear", &TokenFlattener::flattenExpertLinear)
+      .Case("ExpertScale", &TokenFlattener::flattenExpertScale)
       .Case("ExpertSum", &TokenFlattener::flattenExpertSum)
       .Case("Pow", &TokenFlattener::flattenSquare)
       .Cases({"Add", "Mul", "Gated"}, &TokenFlattener::flattenBinary)

@@ -73,6 +73,7 @@ private:
   // Mixtures of experts: FlattenExperts.cpp.
   mlir::LogicalResult flattenRoute(nn::OnnxOp node);
   mlir::LogicalResult flattenExpertLinear(nn::OnnxOp node);
+  mlir::LogicalResult flattenExpertScale(nn::OnnxOp node);
   mlir::LogicalResult flattenExpertSum(nn::OnnxOp node);
   /// A parameter, declared and read in this shape from now on: the same numbers in the same order.
   mlir::FailureOr<mlir::Value> viewParameter(nn::OnnxOp node, mlir::Value value, llvm::ArrayRef<int64_t> shape);

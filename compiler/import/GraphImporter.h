@@ -79,6 +79,7 @@ private:
   mlir::LogicalResult importConcat(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGather(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGatherND(const OnnxNode &node, Entries &inputs);
+  mlir::LogicalResult gatherRows(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importTopK(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importArgMax(const OnnxNode &node, Entries &inputs);
   mlir::LogicalResult importGatherElements(const OnnxNode &node, Entries &inputs);

@@ -23,6 +23,11 @@ LogicalResult GraphImporter::importElementwise(const OnnxNode &node, Entries &in
   SmallVector<Value> values;
   if (failed(getValues(node, inputs, values)))
     return failure();
+  // The largest of one, which torch writes where it brings indices to one shape.
+  if (values.size() == 1 && (node.getOp() == "Max" || node.getOp() == "Min")) {
+    define(node.getProto().output(0), values[0]);
+    return success();
+  }
   std::optional<Extents> shape = Extents();
   for (Entry *entry : inputs)
     shape = shape ? broadcastShape(*shape, getShape(*entry)) : shape;

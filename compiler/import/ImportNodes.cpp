@@ -307,10 +307,14 @@ LogicalResult GraphImporter::importGather(const OnnxNode &node, Entries &inputs)
 }
 
 /// x[[i]], which torch writes for one element of an axis that stays: a slice of the first axis, or of the one that was
-/// turned there for it.
+/// turned there for it. Where the indices are computed, and say one axis, it is a Gather.
 LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &inputs) {
+  if (inputs.size() != 2 || !inputs[1])
+    return node.emitMismatch();
   const HostTensor *index = getConstant(inputs, 1);
   RankedTensorType type = getType(*inputs[0]);
+  if (!index && !node.getInteger("batch_dims", 0) && type.getRank() > 0 && getShape(*inputs[1]).back() == 1)
+    return gatherRows(node, inputs);
   auto start =
       index && index->data.size() == 1 ? normalizedAxis(index->integers()[0], type.getDimSize(0)) : std::nullopt;
   if (!start || index->shape.size() != 2 || node.getInteger("batch_dims", 0) || inputs[0]->isParameter)
@@ -331,6 +335,20 @@ LogicalResult GraphImporter::importGatherND(const OnnxNode &node, Entries &input
   if (turn)
     slice = emit(node, "Transpose", slice, shape, type.getElementType(), builder.getNamedAttr("perm", turned));
   define(node.getProto().output(0), slice);
+  return success();
+}
+
+LogicalResult GraphImporter::gatherRows(const OnnxNode &node, Entries &inputs) {
+  SmallVector<Value> values;
+  if (failed(getValues(node, inputs, values)))
+    return failure();
+  ArrayRef<int64_t> indices = getShape(*inputs[1]);
+  const Extents places(indices.drop_back());
+  RankedTensorType type = getType(*inputs[0]);
+  values[1] = emit(node, "Reshape", values[1], places, getType(*inputs[1]).getElementType());
+  define(node.getProto().output(0), emit(node, "Gather", values, gatheredShape(type.getShape(), places, 0),
+                                         type.getElementType(),
+                                         builder.getNamedAttr("axis", builder.getI64IntegerAttr(0))));
   return success();
 }
 

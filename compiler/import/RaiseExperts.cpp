@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids, bias) {transposed}
-// multiplies each slot of a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give. A
-// gate of one number, σ(g) x, is the sum of one slot, which a router of one expert weighs.
+// multiplies each slot of a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give.
+// ExpertScale(weights, scales, ids) multiplies the weights by a number of each slot's expert. A gate of one number, σ(g) x, is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
 #include "dialects/nn/ImportOps.h"
 #include "dialects/nn/Parameters.h"
@@ -356,15 +356,36 @@ struct RaiseExpertSum : NodePattern {
       ArrayRef<int64_t> shape = getShape(weights);
       if (getShape(y) != getShape(summand) || shape.size() != 3 || shape.back() != 1)
         return false;
-      auto router = RouterMatcher().match(weights);
+      Value scales;
+      Value unscaled = stripExpertScale(strip(weights), scales);
+      auto router = RouterMatcher().match(unscaled);
       if (!router)
         return false;
       auto type = cast<RankedTensorType>(weights.getType()).clone(shape.drop_back());
       nn::OnnxOp route = makeRoute(rewriter, *router, type, router->ids.getType(), router->ids.getDefiningOp());
       rewriter.replaceAllUsesWith(router->ids, route.getOutputs()[1]);
-      replaceByNode(rewriter, root, "ExpertSum", {y, route.getOutputs()[0]});
+      Value counted = route.getOutputs()[0];
+      if (scales)
+        counted = nn::OnnxOp::create(rewriter, root.getLoc(), TypeRange(type), rewriter.getStringAttr("ExpertScale"),
+                                     {counted, scales, route.getOutputs()[1]}, DictionaryAttr())
+                      .getOutputs()[0];
+      replaceByNode(rewriter, root, "ExpertSum", {y, counted});
       return true;
     });
+  }
+
+  /// What scales[ids] multiplies, and the scales; the weights themselves, and none, where they are no such product.
+  static Value stripExpertScale(Value weights, Value &scales) {
+    Value rest = weights;
+    matchEitherWay(getNode(weights, "Mul"), [&](Value left, Value right) {
+      Chosen chosen(right, 1);
+      if (chosen.parameter) {
+        scales = chosen.parameter;
+        rest = left;
+      }
+      return bool(scales);
+    });
+    return rest;
   }
 };
 

@@ -9,7 +9,7 @@ transformers has them, but for the loss and these biases.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from unittest.mock import patch
 
 import numpy as np
@@ -163,8 +163,8 @@ def _attention_of(model: PreTrainedModel) -> str:
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
     """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array.
-    Those of experts [experts, out, in] come as one matrix, their biases [experts, out] as one vector, and vectors
-    without axes of size 1."""
+    Those of experts [experts, out, in] come as one matrix, their biases [experts, out] as one vector, and axes of size 1
+    may be there or not."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     buffers = dict(model.named_buffers())
     written: dict[int, np.ndarray] = {}
@@ -174,7 +174,7 @@ def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> N
             if name not in parameters and name not in buffers:
                 raise Error(f"{name}: in the bundle but not in the reference; {advice}")
             parameter = parameters[name] if name in parameters else buffers[name]
-            if values.shape not in (parameter.shape, _as_stored(name, parameter.shape)):
+            if _long(values.shape) not in (_long(parameter.shape), _as_stored(name, parameter.shape)):
                 shapes = f"{list(values.shape)} in the bundle, {list(parameter.shape)} in the reference"
                 raise Error(f"{name}: {shapes}; {advice}")
             if written.setdefault(id(parameter), values) is not values:
@@ -188,10 +188,14 @@ def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> N
 def _as_stored(name: str, shape: torch.Size) -> tuple[int, ...]:
     sizes = tuple(shape)
     if len(sizes) == 3:
-        return (sizes[0] * sizes[1], sizes[2])
+        return _long((sizes[0] * sizes[1], sizes[2]))
     if len(sizes) == 2 and name.endswith("bias"):
         return (sizes[0] * sizes[1],)
-    return sizes[1:] if len(sizes) == 2 and sizes[0] == 1 else sizes
+    return _long(sizes)
+
+
+def _long(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _array(values: torch.Tensor) -> np.ndarray:
