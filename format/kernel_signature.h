@@ -90,6 +90,7 @@ enum class Per : uint8_t { Unstated, Nothing, WeightColumn, HeadColumn, Frequenc
 enum class Rule : uint8_t {
   None,
   LowRank,
+  Table,
   Groups,
   Heads,
   State,

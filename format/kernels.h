@@ -19,7 +19,11 @@ constexpr uint32_t convolutionColumn = 2 * 512 * sizeof(float);
 constexpr uint32_t expertRoom = 3 * sizeof(double) + 2;
 
 inline constexpr KernelSignature table[] = {
-    KernelSignature{"embedding", {ids("ids"), weight("w", "VD")}, {activation("y", "ND")}}.gathering().withoutRoom(),
+    KernelSignature{
+        "embedding", {ids("ids"), weight("w", "VC"), optional(exact("part", "N1"))}, {activation("y", "ND")}}
+        .gathering()
+        .under(Rule::Table)
+        .withoutRoom(),
     KernelSignature{"position_embedding", {weight("w", "PD"), starts()}, {activation("y", "ND")}}
         .ofTokens()
         .withoutRoom(),

@@ -30,6 +30,9 @@ constexpr std::string_view flowOf(std::string_view name) {
 // training step kept for the backward. Its cotangent comes back the other way. KEPT: what a backward takes from the
 // forward instead of computing it again.
 
+// SHARED: what one block gives and later ones read, by this and a number.
+constexpr std::string_view sharedPrefix = "shared.";
+
 // BATCH: token ids; of each row the number, within its batch item, of the first row of the sample that it belongs to,
 // where several are packed into an item, and of the first one behind it. The head runs on the rows that predict a
 // label, one after the other: the labels; which rows these are; dL/d(log-probability) of each, and by its other results

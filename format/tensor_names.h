@@ -7,6 +7,8 @@
 //   module    up_proj                                                      PEFT's target_modules, --lora-targets
 //   factor    base_model.model.model.layers.0.mlp.up_proj.lora_A.weight    PEFT, and a bundle's trainables
 //
+// What the compiler makes itself begins with partPrefix: it is no tensor of the model.
+//
 // A factor of a parameter that no linear layer has is called by the parameter's module (compiler/adapt/Targets.h).
 //
 // How checkpoints spell a weight's name, and which of tied names is stored, is python/mebp/tensor_names.py's.
@@ -26,6 +28,9 @@ enum class Factor { A, B, M, Count };
 inline constexpr std::string_view factorSuffixes[] = {".lora_A.weight", ".lora_B.weight", ".lora_M.weight"};
 static_assert(std::size(factorSuffixes) == static_cast<size_t>(Factor::Count), "a factor has no suffix");
 constexpr std::string_view factorSuffix(Factor factor) { return factorSuffixes[static_cast<size_t>(factor)]; }
+
+// Which part of a table or of a weight a layer takes.
+constexpr std::string_view partPrefix = "mebp.part.";
 
 inline std::string weightOf(std::string_view layer) { return std::string(layer).append(weightSuffix); }
 

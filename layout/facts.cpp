@@ -14,7 +14,7 @@ namespace {
 
 void addPassed(const format::Program &program, const Port &port, bool isReadAgain, bool isForward,
                std::vector<Passed> &passed) {
-  if (port.kind() != Port::REMOTE && port.kind() != Port::KEPT)
+  if (port.kind() != Port::REMOTE && port.kind() != Port::KEPT && port.kind() != Port::SHARED)
     return;
   auto entry = std::find_if(passed.begin(), passed.end(),
                             [&](const Passed &one) { return one.kind == port.kind() && one.name == port.name(); });
@@ -84,6 +84,7 @@ void addGeneration(const format::Model &model, const format::Program &program, B
       continue;
     const format::Value &value = valueOf(program, port);
     KeptState state;
+    state.name = port.name();
     state.capacity = value.rows() / model.batch();
     state.rowBytes = rowBytesOf(value);
     state.bytes = value.rows() * state.rowBytes;

@@ -16,7 +16,7 @@
 
 namespace mebp::layout {
 
-// What a block's programs give each other under one name: a REMOTE or KEPT port.
+// What a block's programs give each other under one name: a REMOTE or KEPT port. Or other blocks: a SHARED one.
 struct Passed {
   format::Port::Kind kind = format::Port::REMOTE;
   std::string name;
@@ -27,6 +27,7 @@ struct Passed {
 
 // What a block keeps from step to step of generation under one name.
 struct KeptState {
+  std::string name;
   uint64_t capacity = 0; // positions of each batch item
   uint64_t rowBytes = 0, bytes = 0;
   uint64_t window = 0; // how far back it is read; 0: it keeps every position

@@ -5,6 +5,15 @@
 
 namespace mebp::layout {
 
+// Of all blocks, the place of the state of this name.
+static uint64_t findState(const Facts &facts, const GenerationPlan &layout, const std::string &name) {
+  for (size_t block = 0; block < facts.blocks.size(); ++block)
+    for (size_t i = 0; i < facts.blocks[block]->states.size(); ++i)
+      if (facts.blocks[block]->states[i].name == name)
+        return layout.states[block][i].offset;
+  return 0; // never: what is shared is validated
+}
+
 GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApart) {
   GenerationPlan layout;
   Region &memory = layout.memory;
@@ -20,6 +29,10 @@ GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApar
       layout.rows = static_cast<uint32_t>(block->generatedRows);
     arena = std::max(arena, block->generating.arena);
   }
+  for (std::vector<RemoteValue> &block : layout.remote.blocks)
+    for (RemoteValue &value : block)
+      if (value.kind == format::Port::SHARED)
+        value.offset = findState(facts, layout, value.name);
   layout.ids = memory.take(Owner::Tokens, layout.rows * sizeof(int32_t));
   layout.wantedRows = memory.take(Owner::Tokens, layout.rows * sizeof(int32_t));
   layout.history = memory.take(Owner::Tokens, facts.model->history);

@@ -15,6 +15,7 @@ enum class Owner {
   Flows,
   Remote, // what a block's programs give each other
   Kept,   // of that, values that a layer need not compute again
+  Shared, // what several blocks read, and their cotangents
   Trainables,
   OptimizerState, // and what the optimizer has while it updates
   Gradients,

@@ -2,7 +2,8 @@
 //
 // Where what a block's programs give each other lies: the REMOTE ports of a layer whose adapter may be in another
 // place, and the KEPT ones of a forward that saves its backward work. What a backward reads again is kept for each
-// block, the rest has one place for all.
+// block, the rest has one place for all. What several blocks share has a place of its own as long as a step lasts, and
+// so has its cotangent, which their backwards add up. In generation it is in the state of the block that gives it.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct RemoteValue {
 
 struct RemotePlan {
   std::vector<std::vector<RemoteValue>> blocks;
+  uint64_t sums = 0, sumBytes = 0; // the cotangents of what is shared: zeros when the backwards begin
 };
 
 // Of the programs that generate text, or of the others. Without gradients nothing is kept.

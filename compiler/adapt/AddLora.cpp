@@ -4,7 +4,8 @@
 //
 // A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become trainable
 // parameters under PEFT's keys, and arguments of the block's function. Of E experts A is (E r x in) with the rows of
-// one after those of another, and B (out x r E) with an expert in every E-th column.
+// one after those of another, and B (out x r E) with an expert in every E-th column. A linear layer of which each block
+// computes a part has one A and one B, whose rows make the same part.
 #include "compiler/Options.h"
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/Targets.h"
@@ -61,15 +62,17 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     Operation *op = ofExperts ? ofExperts.getOperation() : linear.getOperation();
     const std::string &layer = target.layer;
     auto weight = cast<RankedTensorType>(op->getOperand(1).getType());
+    const bool isPart = ofExperts && ofExperts.isPart();
     int64_t slots = ofExperts ? nn::features(ofExperts.getIds()) : 1;
-    int64_t outputs = nn::features(op->getResult(0)) / slots, inputs = weight.getDimSize(1);
-    int64_t experts = weight.getDimSize(0) / outputs;
+    int64_t outputs = isPart ? weight.getDimSize(0) : nn::features(op->getResult(0)) / slots;
+    int64_t inputs = weight.getDimSize(1), experts = weight.getDimSize(0) / outputs;
     // Gates and routers have few outputs; PEFT adapts them by the same rank.
     if (rank > inputs)
       return op->emitError() << "--lora-rank " << rank.getValue() << " is above the width of '" << layer << "' ("
                              << outputs << " x " << inputs << "): give at most " << inputs;
     std::string nameA = format::factorOf(layer, format::Factor::A), nameB = format::factorOf(layer, format::Factor::B);
-    if (module.lookupSymbol(nameA))
+    const bool isKnown = module.lookupSymbol(nameA);
+    if (isKnown && (!isPart || block.getParameter(target.ownName + std::string(format::factorSuffix(format::Factor::A)))))
       return op->emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
                              << "adapter for all of them; leave it out";
     auto element = weight.getElementType();
@@ -77,12 +80,15 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     auto typeB = RankedTensorType::get({outputs, rank * experts}, element);
     float bound = 1.0f / std::sqrt(static_cast<float>(inputs));
     auto add = [&](const std::string &name, format::Factor factor, RankedTensorType type, float bound) {
+      const std::string ownName = target.ownName + std::string(format::factorSuffix(factor));
+      if (isKnown)
+        return addFactor(block, function, module.lookupSymbol<nn::ParameterOp>(name), ownName);
       nn::ParameterOp parameter = declareFactor(block, name, type, op->getLoc());
       parameter.setTrainable(true);
       parameter.setInitialBoundAttr(Builder(&getContext()).getF32FloatAttr(bound));
       if (target.isParameter)
         parameter.setAdapts(target.weight);
-      return addFactor(block, function, parameter, target.ownName + std::string(format::factorSuffix(factor)));
+      return addFactor(block, function, parameter, ownName);
     };
     Value a = add(nameA, format::Factor::A, typeA, bound);
     Value b = add(nameB, format::Factor::B, typeB, 0.0f);
@@ -93,8 +99,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     Type hiddenType = nn::getTokensType(slots * rank, element);
     if (ofExperts) {
       Value ids = ofExperts.getIds();
-      Value hidden = nn::ExpertLinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, ids, Value(),
-                                                Value(), one);
+      Value hidden =
+          isPart ? Value(nn::LinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, Value(), Value()))
+                 : Value(nn::ExpertLinearOp::create(builder, op->getLoc(), hiddenType, ofExperts.getX(), a, ids,
+                                                    Value(), Value(), one));
       Value low = nn::ExpertLinearOp::create(builder, op->getLoc(), ofExperts.getType(), hidden, b, ids,
                                              ofExperts.getAddend(), Value(), scale);
       ofExperts.getAddendMutable().assign(low);

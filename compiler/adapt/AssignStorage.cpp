@@ -9,6 +9,7 @@
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
 //    What is trained whole beside adapters is f32.
 #include "compiler/adapt/Passes.h"
+#include "dialects/nn/Embeddings.h"
 #include "dialects/nn/Parameters.h"
 
 #include "format/tensor_names.h"
@@ -52,7 +53,7 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
     SmallVector<Rule> read;
     if (failed(ofMatrices) || failed(ofEmbeddings) || failed(readRules(read)))
       return signalPassFailure();
-    llvm::StringSet<> tables = findEmbeddings(module), exact = findExact(module);
+    llvm::StringSet<> tables = findEmbeddings(module), exact = findParameters(module, readsExactly);
     llvm::SetVector<StringRef> available;
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
       if (parameter.getTrainable())
@@ -124,7 +125,8 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
 
   static bool isMatrix(RankedTensorType type) { return type.getRank() > 1 && type.getShape().back() > 1; }
 
-  static llvm::StringSet<> findExact(ModuleOp module) {
+  /// Those with such a use.
+  static llvm::StringSet<> findParameters(ModuleOp module, bool (*isUse)(OpOperand &)) {
     llvm::StringSet<> names;
     for (auto block : module.getOps<train::BlockOp>())
       for (NamedAttribute program : block.getPrograms()) {
@@ -133,7 +135,7 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
         for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
           train::PortAttr port = train::getArgumentPort(function, i);
           if (port && port.getKind() == train::PortKind::Parameter &&
-              llvm::any_of(function.getArgument(i).getUses(), readsExactly))
+              llvm::any_of(function.getArgument(i).getUses(), isUse))
             names.insert(block.getParameter(port.getName()).getValue());
         }
       }
@@ -146,13 +148,15 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
   }
 
   static llvm::StringSet<> findEmbeddings(ModuleOp module) {
-    llvm::StringSet<> names;
+    llvm::StringSet<> names = findParameters(module, isTable);
     for (auto block : module.getOps<train::BlockOp>())
       if (block.getKind() != train::BlockKind::Layer)
         for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
           names.insert(name.getValue());
     return names;
   }
+
+  static bool isTable(OpOperand &use) { return isa<nn::EmbeddingOp>(use.getOwner()); }
 };
 
 } // namespace

@@ -28,7 +28,7 @@ SmallVector<AdaptedLinear> Targets::collect(train::BlockOp block, func::FuncOp f
     StringRef ownName = train::getArgumentPort(function, argument.getArgNumber()).getName();
     StringRef name = block.getParameter(ownName).getValue();
     auto parameter = module.lookupSymbol<nn::ParameterOp>(name);
-    bool isParameter = experts || (parameter && parameter.getBare());
+    bool isParameter = (experts && !experts.isPart()) || (parameter && parameter.getBare());
     found.push_back({linear, experts, std::string(format::layerOf(name)), std::string(format::layerOf(ownName)),
                      name.str(), isParameter});
   };
@@ -94,6 +94,8 @@ void Targets::leave(const AdaptedLinear &linear) {
 
 bool Targets::isTarget(const AdaptedLinear &linear, bool isHead) {
   auto endsWith = [](StringRef name, StringRef end) { return name == end || name.ends_with(("." + end).str()); };
+  if (linear.experts && !parameters) // only LoRA has adapters of these
+    return false;
   auto matches = [&](StringRef target) {
     if (target == "all-linear")
       return !isHead && !linear.isParameter;

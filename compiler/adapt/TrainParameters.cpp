@@ -10,6 +10,7 @@
 // 3. A target that matches nothing is an error, and so is a parameter that no block reads.
 // 4. What is `whole` is trained in any case, beside adapters, too: the head of a classifier.
 #include "compiler/adapt/Passes.h"
+#include "dialects/nn/Experts.h"
 #include "dialects/nn/Linear.h"
 #include "dialects/nn/Parameters.h"
 
@@ -67,7 +68,8 @@ private:
   static bool isWeightOfLinear(BlockArgument argument) {
     return llvm::any_of(argument.getUsers(), [&](Operation *user) {
       auto layer = dyn_cast<nn::LinearOp>(user);
-      return layer && layer.getWeight() == argument;
+      auto part = dyn_cast<nn::ExpertLinearOp>(user);
+      return (layer && layer.getWeight() == argument) || (part && part.isPart() && part.getWeight() == argument);
     });
   }
 

@@ -9,7 +9,7 @@
 // 3. Return the results for the caller, the cotangents of what was passed in, and the gradients. Drop what nobody
 //    reads: the last linear layer of a block, for one, is never recomputed.
 // 4. Where two programs of a block take one flow, the backward of the later one comes first, and the other adds to its
-//    cotangent.
+//    cotangent. Likewise of what several blocks share: the backward of each that reads it adds to its cotangent.
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
 #include "dialects/nn/Arithmetic.h"
@@ -54,20 +54,20 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       derived = differentiateFunction(block, function, (stem + "." + StringRef(program)).str());
       if (!derived)
         return failure();
-      if (format::addsCotangents(program))
-        addFlowCotangents(derived);
+      addCotangents(derived, format::addsCotangents(program) ? &train::PortAttr::isCotangent
+                                                              : &train::PortAttr::isSharedCotangent);
     }
     block.setProgram(program, derived.getSymName());
     return success();
   }
 
-  /// Each cotangent of a flow that goes out is added to one that comes in.
-  void addFlowCotangents(func::FuncOp function) {
+  /// Each of these cotangents that goes out is added to one that comes in.
+  void addCotangents(func::FuncOp function, bool (train::PortAttr::*isAdded)() const) {
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     OpBuilder builder(terminator);
     for (OpOperand &output : terminator->getOpOperands()) {
       train::PortAttr port = train::getResultPort(function, output.getOperandNumber());
-      if (!port.isCotangent())
+      if (!(port.*isAdded)())
         continue;
       unsigned index = 1; // behind the flow that it is of
       (void)function.insertArgument(index, output.get().getType(), {}, function.getLoc());

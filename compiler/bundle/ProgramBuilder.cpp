@@ -18,7 +18,8 @@ static_assert(static_cast<int>(train::PortKind::Flow) == format::Port::FLOW &&
               static_cast<int>(train::PortKind::Batch) == format::Port::BATCH &&
               static_cast<int>(train::PortKind::Result) == format::Port::RESULT &&
               static_cast<int>(train::PortKind::Remote) == format::Port::REMOTE &&
-              static_cast<int>(train::PortKind::Kept) == format::Port::KEPT);
+              static_cast<int>(train::PortKind::Kept) == format::Port::KEPT &&
+              static_cast<int>(train::PortKind::Shared) == format::Port::SHARED);
 
 class Builder {
 public:

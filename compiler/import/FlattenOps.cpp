@@ -176,7 +176,7 @@ LogicalResult TokenFlattener::flattenGather(nn::OnnxOp node) {
   if (ids != tokens.end() && areBatchAndSequence(ids->second.layout.getAxes())) {
     SmallVector<AxisLayout::Pieces> axes(ids->second.layout.getAxes());
     axes.push_back({{2, width, 1}});
-    define(node, nn::EmbeddingOp::create(builder, node.getLoc(), tokenType(width), ids->second.flat, table),
+    define(node, nn::EmbeddingOp::create(builder, node.getLoc(), tokenType(width), ids->second.flat, table, Value()),
            AxisLayout(axes));
     return success();
   }

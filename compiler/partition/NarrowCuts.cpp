@@ -4,18 +4,20 @@
 //
 // Terms: an activation is any value but a parameter; it crosses a cut if an op before the cut defines it and an op
 // after the cut reads it.
-// 1. Number the ops. An activation crosses every place from its definition to its last reader.
+// 1. Number the ops. An activation crosses every place from its definition to its last reader; one that is shared, as
+//    keys are between layers, to its first reader.
 // 2. A place that exactly one activation crosses is a narrow cut: a checkpoint of that value is enough to go on.
 // 3. Cut at all of them, then look for the longest periodic run of segments; a period is a layer.
 #include "compiler/partition/NarrowCuts.h"
 
+#include "compiler/partition/InputsOfLayers.h"
 #include "dialects/nn/Parameters.h"
 
 using namespace mlir;
 
 namespace mebp {
 
-SmallVector<Segment> findSegments(func::FuncOp function) {
+SmallVector<Segment> findSegments(func::FuncOp function, const DenseSet<Operation *> &again) {
   SmallVector<Operation *> ops;
   DenseMap<Operation *, size_t> index;
   for (Operation &op : function.getBody().front().without_terminator()) {
@@ -28,9 +30,14 @@ SmallVector<Segment> findSegments(func::FuncOp function) {
   // crossings[i] counts what crosses the place after op i; the model's input counts too, so it stays in one segment.
   SmallVector<int64_t> change(ops.size() + 1, 0);
   auto addCrossing = [&](Value value, size_t begin) {
+    auto place = [&](Operation *user) { return index.count(user) ? index.lookup(user) : ops.size(); };
     size_t end = begin;
     for (Operation *user : value.getUsers())
-      end = std::max(end, index.count(user) ? index.lookup(user) : ops.size());
+      if (!isa<BlockArgument>(value) || !again.contains(user))
+        end = std::max(end, place(user));
+    if (isShared(value))
+      for (Operation *user : value.getUsers())
+        end = std::min(end, place(user));
     if (end > begin) {
       ++change[begin];
       --change[end];
@@ -55,7 +62,7 @@ SmallVector<Segment> findSegments(func::FuncOp function) {
     for (Operation *op : current.ops)
       for (Value result : op->getResults())
         for (Operation *user : result.getUsers())
-          if (!index.count(user) || index.lookup(user) > i)
+          if (!isShared(result) && (!index.count(user) || index.lookup(user) > i))
             current.output = result;
     if (!current.output)
       continue;

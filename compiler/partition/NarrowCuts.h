@@ -12,8 +12,10 @@ struct Segment {
 };
 
 /// Cuts a straight-line function wherever exactly one activation crosses. Parameters do not count: they are read where
-/// they are needed. The last segment's output is what the function returns.
-llvm::SmallVector<Segment> findSegments(mlir::func::FuncOp function);
+/// they are needed; nor do the function's arguments where `again` reads them, ops that layers have for what they take of
+/// these; nor what is shared, beyond its first reader. The last segment's output is what the function returns.
+llvm::SmallVector<Segment> findSegments(mlir::func::FuncOp function,
+                                        const llvm::DenseSet<mlir::Operation *> &again = {});
 
 /// Where a run of segments repeats: `count` times `period` segments from `begin` on. count is 0 where nothing does.
 struct Repetition {

@@ -2,14 +2,17 @@
 //
 // Outlines the blocks of a model (MeBP, section 3: the training graph is cut into blocks with checkpoints between).
 //
-// 1. Find the narrow cuts of @main and the repeated run between them (NarrowCuts.h).
+// 1. Let layers compute again what they take of the ids (InputsOfLayers.h). Then find the narrow cuts of @main and the
+//    repeated run between them (NarrowCuts.h).
 // 2. Before the run, embed ends before the first linear layer or attention. After it, the head begins behind the last
 //    one but its own linear layer. Layers are between: each period, and what is left at either side of the run.
 // 3. Where one of these reads other positions in several segments, as periods of local and global attention do, it is
 //    cut before each of them, so that a layer has one. A cut lies as far before its segment as the part begins before
 //    the first.
 // 4. Each becomes a function (flow, parameters...) -> flow and a train.block that binds the parameters. To the block a
-//    parameter is known by its name without the scope that all of the block lies in.
+//    parameter is known by its name without the scope that all of the block lies in. What several layers share goes out
+//    of the one that makes it and into the others; the ids go into whichever reads them.
+#include "compiler/partition/InputsOfLayers.h"
 #include "compiler/partition/NarrowCuts.h"
 #include "compiler/partition/Passes.h"
 #include "dialects/nn/Activations.h"
@@ -82,11 +85,13 @@ SmallVector<BlockRange> chooseBlocks(ArrayRef<Segment> segments) {
   return blocks;
 }
 
-/// The longest module path that all of these ops lie in.
-std::string commonScope(ArrayRef<Operation *> ops) {
+/// The longest module path that all of these ops lie in, but for those of the model that `again` computes.
+std::string commonScope(ArrayRef<Operation *> ops, const DenseSet<Operation *> &again) {
   SmallVector<StringRef> common;
   bool first = true;
   for (Operation *op : ops) {
+    if (again.contains(op))
+      continue;
     SmallVector<StringRef> parts;
     nn::getScope(op->getLoc()).split(parts, '.', -1, /*KeepEmpty=*/false);
     if (first)
@@ -108,7 +113,8 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
       module.emitError("needs a function @main of the token ids that returns the logits");
       return signalPassFailure();
     }
-    SmallVector<Segment> segments = findSegments(function);
+    again = computeInputsAgain(function);
+    SmallVector<Segment> segments = findSegments(function, again);
     cuts = segments.size();
     if (segments.size() < 3) {
       function.emitError("has no narrow cuts: no place where a single activation passes from one layer to the next");
@@ -150,7 +156,7 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
       }
       std::string name = stringifyBlockKind(range.kind).str();
       if (range.kind == BlockKind::Layer) {
-        std::string scope = commonScope(ops);
+        std::string scope = commonScope(ops, again);
         name = scope.empty() || names.contains(scope) ? "layers." + std::to_string(layer) : scope;
         ++layer;
       }
@@ -167,51 +173,92 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
   }
 
   void outline(ModuleOp module, StringRef name, BlockKind kind, ArrayRef<Operation *> ops, Value input, Value output) {
-    const std::string scope = commonScope(ops);
+    const std::string scope = commonScope(ops, again);
     SmallVector<Attribute> names, parameters;
-    SmallVector<Type> types = {input.getType()};
-    DenseMap<StringAttr, unsigned> arguments;
-    auto builder = OpBuilder::atBlockEnd(module.getBody());
+    Taken taken;
+    if (kind == BlockKind::Embed)
+      taken.add(input, train::PortKind::Batch, format::idsPort);
+    else
+      taken.add(input, train::PortKind::Flow, format::hiddenFlow);
     for (Operation *op : ops)
       for (Value operand : op->getOperands())
-        if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
-          if (arguments.try_emplace(read.getParameterAttr().getAttr(), types.size()).second) {
-            names.push_back(makeOwnName(read.getParameterAttr(), scope, names));
-            parameters.push_back(read.getParameterAttr());
-            types.push_back(operand.getType());
-          }
+        if (auto made = shared.find(operand); made != shared.end() && !llvm::is_contained(ops, operand.getDefiningOp()))
+          taken.add(operand, train::PortKind::Shared, made->second);
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (isa<BlockArgument>(operand))
+          taken.add(operand, train::PortKind::Batch, format::idsPort);
+    // A weight that is read in several places is one parameter.
+    DenseMap<StringAttr, Value> first;
+    DenseMap<Value, Value> sameAs;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (auto read = operand.getDefiningOp<nn::ReadParameterOp>()) {
+          auto [entry, isNew] = first.try_emplace(read.getParameterAttr().getAttr(), operand);
+          sameAs[operand] = entry->second;
+          if (!isNew)
+            continue;
+          names.push_back(makeOwnName(read.getParameterAttr(), scope, names));
+          parameters.push_back(read.getParameterAttr());
+          taken.add(operand, train::PortKind::Parameter, cast<StringAttr>(names.back()).getValue());
+        }
 
+    auto builder = OpBuilder::atBlockEnd(module.getBody());
     std::string functionName = (name + ".forward").str();
     auto forward =
         builder.getNamedAttr(format::forwardProgram, FlatSymbolRefAttr::get(builder.getContext(), functionName));
     train::BlockOp::create(builder, module.getLoc(), name, kind, builder.getArrayAttr(names),
                            builder.getArrayAttr(parameters), builder.getDictionaryAttr(forward), DictionaryAttr());
-    auto function =
-        func::FuncOp::create(builder, module.getLoc(), functionName, builder.getFunctionType(types, output.getType()));
+    SmallVector<Value> given = {output};
+    for (Operation *op : ops)
+      llvm::copy_if(op->getResults(), std::back_inserter(given), [&](Value result) {
+        return isShared(result) && llvm::any_of(result.getUsers(), [&](Operation *user) {
+                 return !llvm::is_contained(ops, user);
+               });
+      });
+    auto function = func::FuncOp::create(
+        builder, module.getLoc(), functionName,
+        builder.getFunctionType(TypeRange(ValueRange(taken.values)), TypeRange(ValueRange(given))));
     function.setPrivate();
-    if (kind == BlockKind::Embed)
-      train::setArgumentPort(function, 0, train::PortKind::Batch, format::idsPort);
-    else
-      train::setArgumentPort(function, 0, train::PortKind::Flow, format::hiddenFlow);
+    for (auto [index, port] : llvm::enumerate(taken.ports))
+      train::setArgumentPort(function, index, port.first, port.second);
     if (kind == BlockKind::Head)
       train::setResultPort(function, 0, train::PortKind::Result, format::logitsPort);
     else
       train::setResultPort(function, 0, train::PortKind::Flow, format::hiddenFlow);
-    for (auto [index, ownName] : llvm::enumerate(names))
-      train::setArgumentPort(function, index + 1, train::PortKind::Parameter, cast<StringAttr>(ownName).getValue());
+    for (auto [index, value] : llvm::enumerate(ArrayRef(given).drop_front())) {
+      const std::string name = std::string(format::sharedPrefix) + std::to_string(shared.size());
+      shared[value] = name;
+      train::setResultPort(function, index + 1, train::PortKind::Shared, name);
+    }
 
     Block *body = function.addEntryBlock();
     builder.setInsertionPointToEnd(body);
     IRMapping mapping;
-    mapping.map(input, body->getArgument(0));
-    for (Operation *op : ops) {
-      for (Value operand : op->getOperands())
-        if (auto read = operand.getDefiningOp<nn::ReadParameterOp>())
-          mapping.map(operand, body->getArgument(arguments.lookup(read.getParameterAttr().getAttr())));
+    for (auto [value, argument] : llvm::zip(taken.values, body->getArguments()))
+      mapping.map(value, argument);
+    for (auto [read, other] : sameAs)
+      mapping.map(read, mapping.lookup(other));
+    for (Operation *op : ops)
       builder.clone(*op, mapping);
-    }
-    func::ReturnOp::create(builder, output.getLoc(), mapping.lookup(output));
+    func::ReturnOp::create(builder, output.getLoc(),
+                           llvm::map_to_vector(given, [&](Value value) { return mapping.lookup(value); }));
   }
+
+  /// What a block's function takes, each value once.
+  struct Taken {
+    SmallVector<Value> values;
+    SmallVector<std::pair<train::PortKind, std::string>> ports;
+
+    void add(Value value, train::PortKind kind, std::string_view name) {
+      if (llvm::is_contained(values, value))
+        return;
+      values.push_back(value);
+      ports.push_back({kind, std::string(name)});
+    }
+  };
+  DenseSet<Operation *> again;         // what layers take of the ids
+  DenseMap<Value, std::string> shared; // what blocks so far have given to later ones, and its name
 
   static StringAttr makeOwnName(FlatSymbolRefAttr parameter, StringRef scope, ArrayRef<Attribute> taken) {
     StringRef name = parameter.getValue();

@@ -173,6 +173,7 @@ std::vector<PlannedBuffer> listBuffers(const layout::Facts &facts, const MemoryP
               : flows.flow[0] == flows.flow[1] ? "of a layer's output, replaced by its input's"
                                                : "of a layer's input and output");
   buffers.add("kept", memory.of(Owner::Kept), describeKeptValues(facts));
+  buffers.add("shared", memory.of(Owner::Shared), "of layers whose keys and values others read");
   buffers.add("remote", memory.of(Owner::Remote), "between layers and their adapters");
   buffers.add("trainables", memory.of(Owner::Trainables), describeTrained(plan.layout.trainables, options));
   buffers.add("optimizer", memory.of(Owner::OptimizerState),

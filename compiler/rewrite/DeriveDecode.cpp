@@ -9,6 +9,7 @@
 //    one sample: where samples start is not asked.
 // 2. What an op reads with everything before is appended to a state, and the op reads that. Where all its readers have
 //    a window, the state is a ring: it has room for the window and the step's other rows, in whole tiles of keys.
+//    What the block shares with others is a state of that name, and their ops read it there.
 // 3. What an op carries from row to row is a state of the block, one for each sequence, which the op itself keeps
 //    up to date.
 // 4. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
@@ -35,19 +36,22 @@ using nn::SequenceUse;
 
 class Decoder {
 public:
-  Decoder(func::FuncOp function, int64_t positions, int64_t rows, int64_t batch)
-      : function(function), positions(positions), rows(rows), batch(batch) {}
+  /// `capacities`: of the states that functions before this one share.
+  Decoder(func::FuncOp function, int64_t positions, int64_t rows, int64_t batch, llvm::StringMap<int64_t> &capacities)
+      : function(function), positions(positions), rows(rows), batch(batch), capacities(capacities) {}
 
   LogicalResult run() {
     dropStarts();
     dropLoads();
+    takeShared();
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(collect(&op)))
         return failure();
     while (shareCapacities())
       ;
     for (auto &[value, kept] : states)
-      keep(value, kept);
+      if (failed(isa<BlockArgument>(value) ? read(cast<BlockArgument>(value), kept) : keep(value, kept)))
+        return failure();
     for (OpResult state : carried)
       carry(state);
     return success();
@@ -85,6 +89,18 @@ private:
     }
   }
 
+  /// What other blocks read is no result: they find it in the state.
+  void takeShared() {
+    auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    for (unsigned i = terminator.getNumOperands(); i-- > 0;)
+      if (train::PortAttr port = train::getResultPort(function, i);
+          port && port.getKind() == train::PortKind::Shared) {
+        shared[terminator.getOperand(i)] = port.getName().str();
+        terminator.getOperandsMutable().erase(i);
+        (void)function.eraseResult(i);
+      }
+  }
+
   /// Notes what the op reads of earlier rows.
   LogicalResult collect(Operation *op) {
     if (llvm::none_of(op->getOperandTypes(), nn::isTokens) && llvm::none_of(op->getResultTypes(), nn::isTokens))
@@ -113,8 +129,10 @@ private:
     if (!nn::getSignature(op).ofState)
       return op->emitOpError("reads earlier tokens, but not from a state, so it cannot generate text");
     State &state = states[operand.get()];
-    if (state.readers.empty())
-      state.name = nameOf(op, operand.getOperandNumber());
+    if (state.readers.empty()) {
+      auto known = shared.find(operand.get());
+      state.name = known == shared.end() ? nameOf(op, operand.getOperandNumber()) : known->second;
+    }
     state.readers.push_back(&operand);
     int64_t window = nn::getWindow(op), ring = llvm::alignTo(window + rows - 1, format::keyTile);
     state.capacity = std::max(state.capacity, window > 0 ? std::min(ring, positions) : positions);
@@ -141,21 +159,45 @@ private:
     return slot.str() + (earlier ? "." + std::to_string(earlier) : "");
   }
 
-  void keep(Value value, const State &state) {
+  LogicalResult keep(Value value, const State &state) {
     auto type = cast<RankedTensorType>(value.getType());
     Type kept = nn::getTokensType(nn::features(value), type.getElementType(), state.capacity);
     unsigned index = function.getNumArguments();
     (void)function.insertArgument(index, kept, {}, value.getLoc());
     train::setArgumentPort(function, index, train::PortKind::State, state.name);
+    if (shared.contains(value))
+      capacities[state.name] = state.capacity;
 
     OpBuilder builder(function.getContext());
     builder.setInsertionPointAfterValue(value);
     Value appended =
         nn::AppendOp::create(builder, value.getLoc(), kept, function.getArgument(index), value, state.capacity);
-    for (OpOperand *reader : state.readers) {
-      reader->set(appended);
-      reader->getOwner()->setAttr("capacity", builder.getI64IntegerAttr(state.capacity));
-    }
+    for (OpOperand *reader : state.readers)
+      readFrom(appended, *reader, state.capacity);
+    return success();
+  }
+
+  /// What another block has appended to its state.
+  LogicalResult read(BlockArgument argument, const State &state) {
+    StringRef name = train::getArgumentPort(function, argument.getArgNumber()).getName();
+    auto known = capacities.find(name);
+    if (known == capacities.end() || known->second != state.capacity)
+      return state.readers.front()->getOwner()->emitOpError()
+             << "reads other positions of '" << name << "' than the layer that makes it keeps, so it cannot generate "
+             << "text";
+    auto type = cast<RankedTensorType>(argument.getType());
+    argument.setType(nn::getTokensType(nn::features(argument), type.getElementType(), state.capacity));
+    for (OpOperand *reader : state.readers)
+      readFrom(argument, *reader, state.capacity);
+    function.setFunctionType(Builder(function.getContext())
+                                 .getFunctionType(function.getBody().front().getArgumentTypes(),
+                                                  function.getFunctionType().getResults()));
+    return success();
+  }
+
+  static void readFrom(Value state, OpOperand &reader, int64_t capacity) {
+    reader.set(state);
+    reader.getOwner()->setAttr("capacity", Builder(state.getContext()).getI64IntegerAttr(capacity));
   }
 
   /// One of each sequence, side by side.
@@ -175,6 +217,8 @@ private:
 
   func::FuncOp function;
   int64_t positions, rows, batch;
+  llvm::StringMap<int64_t> &capacities;
+  DenseMap<Value, std::string> shared; // what other blocks read, and its name
   llvm::MapVector<Value, State> states;
   SmallVector<OpResult> carried;
   llvm::StringMap<unsigned> names;
@@ -207,7 +251,7 @@ struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
       derived = cast<func::FuncOp>(builder.clone(*source));
       derived.setName((source.getSymName().rsplit('.').first + "." + StringRef(program)).str());
       train::setTokenRows(derived, mostRows);
-      if (failed(Decoder(derived, positions, rows, batch).run()))
+      if (failed(Decoder(derived, positions, rows, batch, capacities).run()))
         return failure();
     }
     block.setProgram(program, derived.getSymName());
@@ -215,6 +259,7 @@ struct DeriveDecode : impl::DeriveDecodeBase<DeriveDecode> {
   }
 
   llvm::StringMap<func::FuncOp> done; // by the name of the function that was derived from
+  llvm::StringMap<int64_t> capacities;
 };
 
 } // namespace

@@ -111,16 +111,16 @@ private:
     }
   }
 
-  /// What is of the batch is the caller's.
+  /// What is of the batch is the caller's; what several blocks add up is a sum over many tokens.
   bool comesExact(BlockArgument argument) {
     train::PortAttr port = train::getArgumentPort(function, argument.getArgNumber());
-    return port && port.getKind() == train::PortKind::Batch;
+    return port && (port.getKind() == train::PortKind::Batch || port.isSharedCotangent());
   }
 
   /// Results are for the caller.
   bool leavesExact(OpOperand &returned) {
     train::PortAttr port = train::getResultPort(function, returned.getOperandNumber());
-    return port && port.getKind() == train::PortKind::Result;
+    return port && (port.getKind() == train::PortKind::Result || port.isSharedCotangent());
   }
 
   /// As it was computed, so that the backward has the bits that it would compute.

@@ -72,6 +72,8 @@ struct CheckPrivate : impl::CheckPrivateBase<CheckPrivate> {
       return "'" + name + "' of the user's text";
     case train::PortKind::Gradient:
       return "the gradient of '" + name + "'";
+    case train::PortKind::Shared:
+      return "'" + name + "', which several layers read,";
     case train::PortKind::Parameter: {
       auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(block, block.getParameter(name));
       return parameter && parameter.getTrainable() ? "the trained '" + name + "'" : "";

@@ -20,6 +20,12 @@ void NNDialect::registerEmbeddings() {
       >();
 }
 
+LogicalResult EmbeddingOp::verify() {
+  const int64_t columns = features(getWeight()), width = features(getResult());
+  if (getPart() ? width > 0 && columns % width == 0 : columns == width)
+    return success();
+  return emitOpError() << "gives " << width << " features of a table that has " << columns;
+}
 LogicalResult PositionEmbeddingOp::verify() {
   int64_t positions = cast<RankedTensorType>(getWeight().getType()).getDimSize(0);
   int64_t first = getOffset().value_or(0);
@@ -37,6 +43,8 @@ LogicalResult RepeatRowOp::verify() {
 // Uses the ids.
 LogicalResult EmbeddingOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                          MutableArrayRef<Value> gradients) {
+  if (getPart() && wanted.test(1))
+    return emitError("'nn.embedding' has no gradient rule for a table of which it takes parts");
   if (wanted.test(1))
     gradients[1] =
         EmbeddingWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getIds(), cotangents[0], Value());

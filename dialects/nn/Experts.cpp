@@ -3,6 +3,8 @@
 // Mixtures of experts: what their ops check beyond shapes, and their gradient rules.
 #include "dialects/nn/Experts.h"
 
+#include "dialects/nn/Embeddings.h"
+
 #include "format/scores.h"
 
 #include "mlir/IR/Builders.h"
@@ -123,6 +125,8 @@ bool ExpertLinearOp::sharesInput() {
   bool inColumns = rowsOf(getWeight()) * features(getIds()) == features(getResult());
   return features(getX()) == features(getWeight()) && !inColumns;
 }
+
+bool ExpertLinearOp::isPart() { return getIds().getDefiningOp<RepeatRowOp>() != nullptr; }
 
 //===- Gradients -------------------------------------------------------------------------------------------------===//
 

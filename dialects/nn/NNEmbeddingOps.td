@@ -9,10 +9,15 @@ include "dialects/nn/NNBase.td"
 //===- Embeddings ------------------------------------------------------------------------------------------------===//
 
 def NN_EmbeddingOp : NN_KernelOp<"embedding", [Differentiable]> {
-  let summary = "Rows of a table";
-  let description = "y[b,t,:] = w[ids[b,t],:]. ids [B,T,1], w [V,D], y [B,T,D].";
-  let arguments = (ins TokenIds:$ids, Matrix:$weight);
+  let summary = "Rows of a table, or a part of each";
+  let description = [{
+    y[b,t,:] = w[ids[b,t],:]; of the part p = part[b,t], y[b,t,:] = w[ids[b,t], p D to (p + 1) D].
+    ids [B,T,1], w [V,C], y [B,T,D]; part [B,T,1], whole numbers as f32 holds them. Without parts C = D, else C is so
+    many times D as there are parts. Of a table in parts there is no gradient.
+  }];
+  let arguments = (ins TokenIds:$ids, Matrix:$weight, Optional<Tokens>:$part);
   let results = (outs Tokens:$result);
+  let hasVerifier = 1;
 }
 
 def NN_RepeatRowOp : NN_KernelOp<"repeat_row"> {

@@ -89,6 +89,8 @@ def NN_ExpertLinearOp : NN_KernelOp<"expert_linear", [AttrSizedOperandSegments, 
   let extraClassDeclaration = [{
     /// Whether the slots of a token have one x.
     bool sharesInput();
+    /// Whether every token has the same expert: the rows of a linear layer's weight that make a part of what it gives.
+    bool isPart();
   }];
 }
 

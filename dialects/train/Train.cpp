@@ -292,7 +292,11 @@ bool PortAttr::isFlow() const {
   return getKind() == PortKind::Flow && !format::isCotangent(std::string_view(getName()));
 }
 bool PortAttr::isPassed() const {
-  return isFlow() || (getKind() == PortKind::Remote && !format::isCotangent(std::string_view(getName())));
+  const bool isBetweenPrograms = getKind() == PortKind::Remote || getKind() == PortKind::Shared;
+  return isFlow() || (isBetweenPrograms && !format::isCotangent(std::string_view(getName())));
+}
+bool PortAttr::isSharedCotangent() const {
+  return getKind() == PortKind::Shared && format::isCotangent(std::string_view(getName()));
 }
 bool PortAttr::isCotangent() const {
   return getKind() == PortKind::Flow && format::isCotangent(std::string_view(getName()));

@@ -15,7 +15,8 @@ def Train_PortKind : I32EnumAttr<"PortKind", "Whose memory a port is, and for ho
   I32EnumAttrCase<"Batch", 5, "batch">,
   I32EnumAttrCase<"Result", 6, "result">,
   I32EnumAttrCase<"Remote", 7, "remote">,
-  I32EnumAttrCase<"Kept", 8, "kept">]> {
+  I32EnumAttrCase<"Kept", 8, "kept">,
+  I32EnumAttrCase<"Shared", 9, "shared">]> {
   let cppNamespace = "::mebp::train";
 }
 
@@ -36,6 +37,7 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     | result | the caller | `log_probabilities`, `entropy`, `logits` |
     | remote | the block, for a step | what goes between its programs, one of which may be in another place; as `NAME.cotangent` the way back |
     | kept | the block, for a step | of its forward, for its backward, which need not compute it again |
+    | shared | the session, for a step | what one block's forward gives, as keys and values, and later blocks read; as `NAME.cotangent`, f32, what their backwards add up for its own. In generation, rows of the state of the block that gives it |
   }];
   let parameters = (ins EnumParameter<Train_PortKind>:$kind, StringRefParameter<>:$name);
   let assemblyFormat = "`<` $kind `,` $name `>`";
@@ -44,8 +46,10 @@ def Train_PortAttr : AttrDef<Train_Dialect, "Port"> {
     /// A flow on its way forward; one on its way back.
     bool isFlow() const;
     bool isCotangent() const;
-    /// A flow or what may be remote, on its way forward: what programs give each other, and has a cotangent.
+    /// A flow, or what may be remote or is shared, on its way forward: what programs give each other, and has a cotangent.
     bool isPassed() const;
+    /// The cotangent of what is shared.
+    bool isSharedCotangent() const;
     /// Whether a program may take such a port, or give one.
     bool mayGoIn() const { return getKind() != PortKind::Gradient && getKind() != PortKind::Result; }
     bool mayComeOut() const { return getKind() != PortKind::Parameter && getKind() != PortKind::Batch; }

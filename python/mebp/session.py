@@ -18,6 +18,7 @@ from mebp.plan import Plan
 from mebp.remote_adapters import is_factor
 from mebp.sequences import Sequences, check_text
 from mebp.step_result import StepResult
+from mebp.tensor_names import is_of_model
 from mebp.trained_model import TrainedModel, model_shapes
 from mebp.words import say
 
@@ -381,7 +382,7 @@ class Session(Sequences):
     def _read_weights(self, factors: bool) -> dict[str, np.ndarray]:
         weights = {}
         for index, description in enumerate(self._description["weights"]):
-            if is_factor(description["name"]) == factors:
+            if is_factor(description["name"]) == factors and is_of_model(description["name"]):
                 values = self._bundle.read_weight(index)
                 weights |= dict.fromkeys([description["name"], *description["aliases"]], values)
         return weights

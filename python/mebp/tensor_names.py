@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from mebp.extension import load_runtime
 
 PEFT_PREFIX = "base_model.model."  # of what belongs to an adapter
+_PART_PREFIX = "mebp.part."  # of what the compiler makes
 
 
 def spellings(name: str, base_model: str) -> tuple[str, ...]:
@@ -21,3 +22,8 @@ def stored_name(names: Iterable[str]) -> str:
 def lora_factors(weight: str) -> tuple[str, str]:
     """PEFT's names of A [rank, in] and B [out, rank] of a weight."""
     return load_runtime().lora_factors(weight)
+
+
+def is_of_model(name: str) -> bool:
+    """Whether a frozen weight of a bundle is a tensor of the model, or a factor of its adapter."""
+    return not name.startswith(_PART_PREFIX)

@@ -15,7 +15,7 @@ from mebp.exporter.text_parts import TextPart, config_alone, text_part_named
 from mebp.files import check_space, new_folder
 from mebp.model_folder import copy_files, model_config
 from mebp.tensor_file import each_tensor, write_tensors
-from mebp.tensor_names import stored_name
+from mebp.tensor_names import is_of_model, stored_name
 
 MODEL_FILE = "model.safetensors"
 _MARK = {"trained_by": "mebp"}
@@ -58,23 +58,23 @@ class TrainedModel:
 
     def check_space(self, output: Path) -> None:
         """Raises mebp.Error where the disk has too little room for it."""
-        stored = zip(self.shapes, self._types, strict=True)
+        stored = zip(self._shapes, self._types, strict=True)
         needed = sum(math.prod(shape) * ELEMENT_TYPES[kind].bytes for shape, kind in stored)
         check_space(output.absolute().parent, needed, "the model")
 
     def write(self, output: Path, replace: bool) -> None:
         """As Session.save_model has it; with `replace`, what is there makes way. One tensor is in memory at a time."""
         self.check_space(output)
-        matrices = {kind for shape, kind in zip(self.shapes, self._types, strict=True) if len(shape) > 1}
+        matrices = {kind for shape, kind in zip(self._shapes, self._types, strict=True) if len(shape) > 1}
         config = model_config(self.bundle / "tokenizer" / "config.json", "bf16" if matrices == {"bf16"} else "f32")
         if self._part is not None:
             config = config_alone(config)
         names = list(self._names)
-        tensors = (self.read(index) for index in range(len(names)))
+        tensors = (self.read(index) for index, _ in self._weights)
         with new_folder(output, "nothing was, choose another place", replace) as folder:
             copy_files(self.bundle / "tokenizer", folder)
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-            shapes, types = (dict(zip(names, each, strict=True)) for each in (self.shapes, self._types))
+            shapes, types = (dict(zip(names, each, strict=True)) for each in (self._shapes, self._types))
             write_tensors(folder / MODEL_FILE, shapes, tensors, types, _MARK, "start over with a lower --lr")
 
     def read_trained(self, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
@@ -93,9 +93,18 @@ class TrainedModel:
         """In the folder, and in the bundle. What is the text of a model that takes more is a model of its own there."""
         called = self._part.text_name if self._part else str
         return {called(stored_name([weight["name"], *weight["aliases"]])): weight["name"]
-                for weight in self.description["weights"]}  # fmt: skip
+                for _, weight in self._weights}  # fmt: skip
 
     @property
     def _types(self) -> list[str]:
         """Of each weight one that holds it exactly: its own, or f32 where it has codes."""
-        return ["bf16" if weight["storage"] == "bf16" else "f32" for weight in self.description["weights"]]
+        return ["bf16" if weight["storage"] == "bf16" else "f32" for _, weight in self._weights]
+
+    @property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [self.shapes[index] for index, _ in self._weights]
+
+    @property
+    def _weights(self) -> list[tuple[int, dict]]:
+        """Those that are tensors of the model, by their numbers in the bundle."""
+        return [(index, each) for index, each in enumerate(self.description["weights"]) if is_of_model(each["name"])]

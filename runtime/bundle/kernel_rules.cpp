@@ -32,6 +32,13 @@ static Status checkEntropy(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkTable(const KernelShape &shape) {
+  const int64_t columns = shape['C'], width = shape['D'];
+  if (columns == width || (shape.hasOperand(2) && columns % width == 0))
+    return Status();
+  return wrong(shape, "gives columns that are not its table's, nor a part of them");
+}
+
 static Status checkGroups(const KernelShape &shape) {
   if (shape['F'] % shape['G'] != 0)
     return wrong(shape, "has columns that its weight's do not divide");
@@ -176,6 +183,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return Status();
   case format::Rule::LowRank:
     return checkLowRank(shape, signature);
+  case format::Rule::Table:
+    return checkTable(shape);
   case format::Rule::Groups:
     return checkGroups(shape);
   case format::Rule::Heads:

@@ -23,6 +23,9 @@ Status validateProgram(const format::Program &program, const format::Model &mode
 Status validateBlock(const format::Bundle &bundle, int index);
 
 // What passes from block to block: valid blocks give each other what they take, and cotangents come back.
+// That what blocks share, one of them gives and later ones take (SHARED ports). Their programs are valid.
+Status validateShared(const format::Bundle &bundle);
+
 // That what one program of a block gives another one, that one takes (REMOTE ports).
 Status validateRemote(const format::Block &block, const format::Bundle &bundle);
 Status validateFlows(const format::Bundle &bundle);

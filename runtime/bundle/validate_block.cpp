@@ -61,6 +61,8 @@ private:
       return checkStepPort(port);
     if (port.kind() == Port::STATE && use.is(format::Generates))
       return checkState(port);
+    if (port.kind() == Port::SHARED)
+      return use.is(format::Generates) ? checkState(port) : checkShared(port);
     if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::backwardProgram))
       return checkRemote(port);
     if (port.kind() != Port::PARAMETER)
@@ -80,6 +82,8 @@ private:
       return Status();
     if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::forwardProgram))
       return checkRemote(port);
+    if (port.kind() == Port::SHARED && !use.is(format::Generates))
+      return checkShared(port);
     if (port.kind() == Port::RESULT)
       return mayGiveResult(use, port.name()) ? checkStepPort(port) : unknown(port);
     if (port.kind() != Port::GRADIENT)
@@ -169,6 +173,16 @@ private:
         value.row_extent().kind() == format::Extent::TOKENS && value.column_extent().kind() == format::Extent::STATIC;
     const bool isActivation = value.element() == format::F32 || value.element() == format::BF16;
     return !use.is(format::OfHead) && isOfTokens && isActivation ? Status() : wrongShape(port);
+  }
+
+  // Of a block's own programs; what other blocks have, validate_shared.cpp says.
+  Status checkShared(const Port &port) const {
+    if ((use.name != format::forwardProgram && use.name != format::backwardProgram) || bundle.has_split())
+      return unknown(port);
+    if (format::isCotangent(port.name()) &&
+        (!use.is(format::GivesGradients) || valueOf(port).element() != format::F32))
+      return wrongShape(port);
+    return checkRemote(port);
   }
 
   // Rows for each batch item; which of them, the kernels that use them say.

@@ -188,6 +188,8 @@ Status validateBundle(const format::Bundle &bundle) {
       return status.in("block '" + bundle.blocks(i).name() + "'");
   if (Status status = validateSplit(bundle); !status.ok())
     return status;
+  if (Status status = validateShared(bundle); !status.ok())
+    return status;
   return validateFlows(bundle);
 }
 

@@ -38,6 +38,7 @@ private:
       return at(memory.gradients.outputOf(number, gradients++));
     case Port::REMOTE:
     case Port::KEPT:
+    case Port::SHARED:
       return at(memory.remote.at(number, port));
     case Port::STATE:
       return at((*memory.states)[number][states++]);

@@ -79,6 +79,7 @@ Status Lane::deliver(uint32_t block, GradientSink &sink) {
 }
 
 Status Lane::runBackward(GradientSink *sink, const AtBlock &atBlock, uint32_t last) {
+  remote.clearSums(); // the head has run, and nothing else is under way
   for (uint32_t i = blocks.head(); i-- > 0;) {
     if (!blocks.hasBackward(i))
       break; // nothing before it is trained

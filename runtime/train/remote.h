@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds what a block's programs give each other.
+// Finds what a block's programs give each other, and other blocks.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "layout/remote.h"
@@ -22,6 +23,12 @@ public:
   const layout::RemoteValue &find(uint32_t block, format::Port::Kind kind, std::string_view name) const;
   void *at(uint32_t block, const format::Port &port) const {
     return memory + find(block, port.kind(), port.name()).offset;
+  }
+
+  // Before the first backward.
+  void clearSums() const {
+    if (plan.sumBytes)
+      std::memset(memory + plan.sums, 0, plan.sumBytes);
   }
 
 private:

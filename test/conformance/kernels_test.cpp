@@ -49,6 +49,9 @@ constexpr Matrix rows(uint64_t columns) { return {tokens, columns, format::F32, 
 TEST(BackendKernels, Embeddings) {
   for (format::ElementType storage : storages) {
     expectAgreementInBoth({"embedding", {ids, {vocabulary, 37, storage}}, {rows(37)}});
+    Matrix part = {tokens, 1};
+    part.below = 3;
+    expectAgreementInBoth({"embedding", {ids, {vocabulary, 111, storage}, part}, {rows(37)}});
     expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}}, {rows(37)}});
     expectAgreementInBoth({"position_embedding", {{sequence, 37, storage}, starts}, {rows(37)}});
     expectAgreementInBoth({"repeat_row", {{sequence, 37, storage}}, {rows(37)}, {{"offset", 1}}});

@@ -26,7 +26,7 @@ from mebp.remote_adapters import as_lora, is_factor
 from mebp.session import Session
 from mebp.tasks import CAUSAL
 from mebp.tensor_file import relative_norm, write_tensors
-from mebp.tensor_names import lora_factors, stored_name
+from mebp.tensor_names import is_of_model, lora_factors, stored_name
 from mebp.trained_model import model_shapes
 
 
@@ -192,6 +192,6 @@ def _tensors(weights: list[dict], shapes: list[tuple[int, ...]], trainables: Map
     return [
         _Tensor(name, index, shapes[index], weight["transposed"])
         for index, weight in enumerate(weights)
-        if not is_factor(weight["name"])
+        if is_of_model(weight["name"]) and not is_factor(weight["name"])
         for name in names(weight)
     ]

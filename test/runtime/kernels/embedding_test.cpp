@@ -18,6 +18,23 @@ TEST(Embedding, TakesTheIdsRows) {
   }
 }
 
+TEST(Embedding, TakesAPartOfEachRow) {
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8}) {
+    Value w = Value::weight(20, 3 * 21, storage, 1), y = Value::constant(4, 21, 0);
+    Value part = Value::constant(4, 1, 0);
+    part.element(1, 0) = 2, part.element(2, 0) = 1, part.element(3, 0) = 3; // the last one is none
+    CallSpec spec = {"embedding", {Value::integers({7, 0, 19, 1}), w, part}, {y}};
+    expectAgreement(spec, 0);
+    Value rows = run(spec, instructionSet())[0];
+    std::vector<float> row(21);
+    for (auto [token, id, number] : {std::tuple(0, 7, 0), {1, 0, 2}, {2, 19, 1}}) {
+      dequantize(w.tensor(), id, number * 21, 21, row.data());
+      EXPECT_EQ(rows.rows(token, 1).elements(), row);
+    }
+    EXPECT_EQ(rows.rows(3, 1).elements(), std::vector<float>(21, 0));
+  }
+}
+
 TEST(Embedding, OfPositionsStartsAnewInEachBatchItem) {
   Value w = Value::weight(10, 33, Storage::F32, 1), y = Value::constant(6, 33, 0);
   expectAgreement({"position_embedding", {w}, {y.at(3)}, {}, 4}, 0);

@@ -23,6 +23,18 @@ inline const Tensor &resultOf(const Call &call, size_t index) {
 
 inline int32_t labelOf(const Tensor &labels, int64_t row) { return labels.i32()[row * labels.stride]; }
 
+// Of an embedding, the row of its table that a token has, or the part of it that the token's operand `part` names: zeros
+// where there is no such part, as a damaged number names.
+inline void takeRow(const Call &call, int64_t row) {
+  const Tensor &w = call.operands[1], &part = operandOf(call, 2), &y = call.results[0];
+  const float number = part.present() ? part.f32()[row * part.stride] : 0;
+  const Row out = {y.data, y.storage, row * y.stride};
+  if (number >= 0 && number < static_cast<float>(w.columns / y.columns))
+    return dequantize(w, labelOf(call.operands[0], row), static_cast<int64_t>(number) * y.columns, y.columns, out);
+  for (int64_t column = 0; column < y.columns; ++column)
+    out.set(column, 0);
+}
+
 // Where row `row` of a chunk stands: which batch item, and which position within its sequence.
 struct Place {
   int64_t item;

@@ -47,8 +47,11 @@ inline Row rowOf(const Tensor &tensor, int64_t row) { return {tensor.data, tenso
 // Of what is F32 in every program: gradients of parameters and all that the loss sums up.
 inline float *floatRowOf(const Tensor &tensor, int64_t row) { return tensor.f32() + row * tensor.stride; }
 
-// Writes row `row` of a weight, dequantised, to out.
-void dequantizeRow(const Tensor &tensor, int64_t row, Row out);
+// Writes row `row` of a weight, or `count` elements of it, dequantised, to out.
+void dequantize(const Tensor &tensor, int64_t row, int64_t column, int64_t count, Row out);
+inline void dequantizeRow(const Tensor &tensor, int64_t row, Row out) {
+  dequantize(tensor, row, 0, tensor.columns, out);
+}
 
 // The rows may be one and the same.
 inline void copyRow(Row from, Row to, int64_t count) {

@@ -18,15 +18,15 @@ void dequantize(const Tensor &tensor, int64_t row, int64_t column, int64_t count
   format::readRow(stored, column, count, out);
 }
 
-void dequantizeRow(const Tensor &tensor, int64_t row, Row out) {
+void dequantize(const Tensor &tensor, int64_t row, int64_t column, int64_t count, Row out) {
   if (!out.isBf16())
-    return dequantizeRow(tensor, row, out.floats());
+    return dequantize(tensor, row, column, count, out.floats());
   constexpr int64_t piece = 256;
   float values[piece];
-  for (int64_t first = 0; first < tensor.columns; first += piece) {
-    int64_t count = std::min(piece, tensor.columns - first);
-    dequantize(tensor, row, first, count, values);
-    copyRow(Row(values), out + first, count);
+  for (int64_t first = 0; first < count; first += piece) {
+    const int64_t some = std::min(piece, count - first);
+    dequantize(tensor, row, column + first, some, values);
+    copyRow(Row(values), out + first, some);
   }
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids, starts [N,1], w [V,D], [P,D] or [R,D], y [N,D].
+// ids, part, starts [N,1], w [V,C], [P,D] or [R,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/reference/kernels.h"
 
 namespace mebp::cpu::reference {
 
 static void embedding(const Call &call, const Context &) {
-  const Tensor &ids = call.operands[0], &w = call.operands[1], &y = call.results[0];
-  for (int64_t r = 0; r < y.rows; ++r)
-    dequantizeRow(w, labelOf(ids, r), rowOf(y, r));
+  for (int64_t r = 0; r < call.results[0].rows; ++r)
+    takeRow(call, r);
 }
 
 static void positionEmbedding(const Call &call, const Context &context) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ids, starts [N,1], w [V,D], [P,D] or [R,D], y [N,D].
+// ids, part, starts [N,1], w [V,C], [P,D] or [R,D], y [N,D].
 #include "runtime/backends/cpu/kernel/operands.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -8,8 +8,8 @@
 namespace mebp::cpu::vector {
 
 static void embedding(const Call &call, const Context &context) {
-  const Tensor &ids = call.operands[0], &w = call.operands[1], &y = call.results[0];
-  parallelRows(context, y.rows, y.columns, [&](int64_t row) { dequantizeRow(w, labelOf(ids, row), rowOf(y, row)); });
+  const Tensor &y = call.results[0];
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) { takeRow(call, row); });
 }
 
 static void positionEmbedding(const Call &call, const Context &context) {

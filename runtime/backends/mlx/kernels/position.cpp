@@ -18,7 +18,16 @@ static array positionsInSample(const Call &call, int count, size_t starts) {
   return call.has(starts) ? positions - mx::flatten(call.value(starts).data) : positions;
 }
 
-static void embedding(Call &call) { call.give(0, gatherRows(call.value(1), mx::flatten(call.value(0).data))); }
+static void embedding(Call &call) {
+  const array rows = gatherRows(call.value(1), mx::flatten(call.value(0).data));
+  if (!call.has(2))
+    return call.give(0, rows);
+  // Of each row the part that its number names.
+  const int count = rows.shape(0), width = call.results[0].columns;
+  const array parts = mx::reshape(rows, {count, -1, width});
+  const array number = mx::astype(mx::reshape(call.numbers(2), {count, 1, 1}), mx::int32);
+  call.give(0, mx::reshape(mx::take_along_axis(parts, mx::broadcast_to(number, {count, 1, width}), 1), {count, width}));
+}
 
 // The rows of a table of positions, which may have others before them.
 static array rowsOfPositions(const Call &call, int count, size_t starts) {
