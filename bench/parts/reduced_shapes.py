@@ -103,6 +103,7 @@ def reduced(fields: Mapping[str, object]) -> dict[str, object]:
         return {**_of_layers(_of_sizes(fields, config), count, kept), **_TOKENS}
     small = dict(fields)
     small["text_config"] = {**_of_layers(_of_sizes(text, config.get_text_config()), count, kept), **_TOKENS}
+    small["text_config"]["pad_token_id"] = 0  # which stands in the places of images
     if isinstance(sight := fields.get("vision_config"), Mapping):
         small["vision_config"] = _of_sight(sight)
     if "mm_tokens_per_image" in fields:

@@ -17,6 +17,7 @@ def count_equal_tokens(model: PreTrainedModel, bundle: Path) -> int:
     session = mebp.Session(bundle, generate_only=True)
     prompt = np.random.default_rng(0).integers(3, session.vocabulary, (1, PROMPT))
     greedy = GenerationConfig(max_new_tokens=NEW, do_sample=False, use_cache=False, pad_token_id=0, eos_token_id=None)
+    model.generation_config.eos_token_id = None  # None in `greedy` is not heard
     with torch.no_grad():
         expected = model.generate(torch.from_numpy(prompt), generation_config=greedy)
     differs = np.nonzero(session.generate(prompt, NEW)[0] != expected.numpy()[0])[0]

@@ -163,8 +163,8 @@ def _attention_of(model: PreTrainedModel) -> str:
 
 def load_weights(model: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> None:
     """Overwrites all of the model's parameters; a tied one may come under either name, or under both as one array.
-    Those of experts [experts, out, in] come as one matrix, their biases [experts, out] as one vector, and axes of size 1
-    may be there or not."""
+    Those of experts [experts, out, in] come as one matrix, their biases [experts, out] as one vector, and axes of size
+    1 may be there or not."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     buffers = dict(model.named_buffers())
     written: dict[int, np.ndarray] = {}
