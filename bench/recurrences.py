@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shape whose layers carry states: its plans, its peaks as the system counts them, and its speed beside PEFT.
+"""Shapes whose layers are of several kinds: of one that carries states its peaks as the system counts them, and its
+speed beside PEFT; of larger ones plans.
 
-    .venv/bin/python bench/recurrences.py [--parts memory speed] [--rounds 4] [--folder DIR]
+    .venv/bin/python bench/recurrences.py [--parts memory plans speed] [--rounds 4] [--folder DIR]
         [--markdown docs/memory.md docs/recurrences.md]
 
-Qwen3.5-0.8B's shape, random weights (int4 here, bf16 in torch), bf16 activations, LoRA r=8 on all linear layers, batch
-1; SGD for memory, AdamW for speed. transformers computes recurrences by its torch functions on a CPU. Contenders are
-loaded once and make their steps in turns; each round gives a ratio.
+Measured is Qwen3.5-0.8B's shape, with random weights (int4 here, bf16 in torch), bf16 activations, LoRA r=8 on all
+linear layers, batch 1; SGD for memory and plans, AdamW for speed. A plan needs no weights. transformers computes
+recurrences by its torch functions on a CPU. Contenders are loaded once and make their steps in turns; each round gives
+a ratio.
 """
 
 import argparse
+import json
 import shutil
 import statistics
 import tempfile
@@ -22,11 +25,14 @@ from parts.folders import there
 from parts.memory.optimizers import sampled
 from parts.memory.report import megabytes
 from parts.pages import find_page, merge_tables, read_between_marks, write_between_marks
+from parts.public_shapes import SHAPES as PUBLIC_SHAPES
 from parts.runs import command, compile_random, write_tokens
+from parts.shapes import HYBRIDS
 from parts.speed.cell import CHECKPOINTING, MEBP, Run, loaded_once, take_turns
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import Model, prepare
+from public_shapes import EXPORTED, plan
 
 import mebp
 
@@ -37,9 +43,14 @@ PLANS = (
     (1024, {"chunk_size": 256, "checkpoint_spacing": 5}),
     (4096, {"chunk_size": 128}),
 )
+PLANNED = ("Qwen3.5-2B", "Qwen3.5-4B", "Gemma-4-E2B")
+PLANNED_LENGTHS = (256, 1024, 4096)
+SCHEDULES = {"no budget": (), "chunks of 128": ("--chunk-size", "128")} | {
+    "chunks of 256, every fifth input": ("--chunk-size", "256", "--checkpoint-spacing", "5")
+}
 LENGTHS, LONGEST = (256, 1024), 4096
 PROMPT, NEW = 256, 64
-KEYS = {"memory": 3, "speed": 3}  # the first cells of a row, which say what was measured
+KEYS = {"memory": 3, "plans": 2, "speed": 3}  # the first cells of a row, which say what was measured
 
 
 def measure_memory(model: Model, folder: Path) -> list[str]:
@@ -58,6 +69,29 @@ def measure_memory(model: Model, folder: Path) -> list[str]:
         lines.append(f"| {NAME} | {length:,} | {said} | " + " | ".join(map(megabytes, sizes)) + " |")
         print(lines[-1], flush=True)
         shutil.rmtree(bundle)
+    return lines
+
+
+def list_plans(folder: Path) -> list[str]:
+    """Markdown, a line each."""
+    lines = [
+        "| shape | tokens | weights, mapped | " + " | ".join(SCHEDULES) + " |",
+        "| --- |" + " ---: |" * (2 + len(SCHEDULES)),
+    ]
+    for name in PLANNED:
+        config = folder / f"{name}-config"
+        if name in HYBRIDS:
+            HYBRIDS[name].write_config(config)
+        else:
+            config.mkdir()
+            (config / "config.json").write_text(json.dumps(PUBLIC_SHAPES[name]))
+        exported = folder / f"{name}-onnx" / "model.onnx"
+        mebp.export(config, exported, seq_len=EXPORTED, shape_only=True)
+        for length in PLANNED_LENGTHS:
+            found = [plan(exported, length, "--optimizer", "sgd", *options) for options in SCHEDULES.values()]
+            peaks = " | ".join(megabytes(each["peak_bytes"]) for each in found)
+            lines.append(f"| {name} | {length:,} | {megabytes(found[0]['weights_bytes'])} | {peaks} |")
+            print(lines[-1], flush=True)
     return lines
 
 
@@ -115,11 +149,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
         folder = Path(scratch)
-        model = prepare(NAME, arguments.folder or folder, LONGEST)
+        model = prepare(NAME, arguments.folder or folder, LONGEST) if set(arguments.parts) - {"plans"} else None
+        ways = {
+            "memory": lambda: measure_memory(model, folder),
+            "plans": lambda: list_plans(folder),
+            "speed": lambda: measure_speed(model, folder, arguments.rounds),
+        }
         for part in arguments.parts:
-            table = (
-                measure_memory(model, folder) if part == "memory" else measure_speed(model, folder, arguments.rounds)
-            )
+            table = ways[part]()
             if arguments.markdown:
                 mark = f"bench/recurrences.py: {part}"
                 page = find_page(arguments.markdown, mark)

@@ -69,27 +69,30 @@ LARGE = {
     "Llama-3-70B": Shape(8192, 80, 64, 8, 28672, {256: 160}, {}, vocabulary=128256, tied=False),
 }
 SMALL = {"small": Shape(256, 4, 4, 2, 1024, {}, {}, vocabulary=8192)}  # of nobody's: for devices that are slow
+_QWEN35 = {
+    "architectures": ["Qwen3_5ForCausalLM"],
+    "model_type": "qwen3_5_text",
+    "head_dim": 256,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "vocab_size": 248320,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 262144,
+    "dtype": "bfloat16",
+}
+
+
+def _qwen35(hidden: int, intermediate: int, layers: int, heads: int, kv_heads: int, value_heads: int) -> Hybrid:
+    sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers}
+    attention = {"num_attention_heads": heads, "num_key_value_heads": kv_heads, "linear_num_value_heads": value_heads}
+    return Hybrid(_QWEN35 | sizes | attention)
+
+
 HYBRIDS = {
-    "Qwen3.5-0.8B": Hybrid(
-        {
-            "architectures": ["Qwen3_5ForCausalLM"],
-            "model_type": "qwen3_5_text",
-            "hidden_size": 1024,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 2,
-            "head_dim": 256,
-            "linear_num_key_heads": 16,
-            "linear_num_value_heads": 16,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_conv_kernel_dim": 4,
-            "intermediate_size": 3584,
-            "vocab_size": 248320,
-            "tie_word_embeddings": True,
-            "max_position_embeddings": 262144,
-            "dtype": "bfloat16",
-        }
-    )
+    "Qwen3.5-0.8B": _qwen35(1024, 3584, 24, 8, 2, 16),
+    "Qwen3.5-2B": _qwen35(2048, 6144, 24, 8, 2, 16),
+    "Qwen3.5-4B": _qwen35(2560, 9216, 32, 16, 4, 32),
 }  # of layers that carry states
 LENGTHS = (256, 1024)

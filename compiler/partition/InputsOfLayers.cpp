@@ -31,14 +31,14 @@ using namespace mlir;
 namespace mebp {
 
 bool isShared(Value value) {
-  size_t readers = 0;
+  SmallPtrSet<Operation *, 4> readers;
   for (OpOperand &use : value.getUses()) {
     auto sequence = dyn_cast<nn::SequenceOpInterface>(use.getOwner());
     if (!sequence || sequence.getSequenceUses().operands[use.getOperandNumber()] != nn::SequenceUse::Before)
       return false;
-    ++readers;
+    readers.insert(use.getOwner());
   }
-  return readers > 1;
+  return readers.size() > 1;
 }
 
 namespace {
@@ -70,6 +70,7 @@ public:
     for (OpOperand *use : late) {
       builder.setInsertionPoint(use->getOwner());
       again.clear();
+      names.clear();
       use->set(compute(use->get()));
     }
     if (!late.empty())
@@ -177,6 +178,8 @@ private:
 
   /// The part's number, of every token.
   Value nameOfPart(unsigned part) {
+    if (Value known = names.lookup(part))
+      return known;
     const std::string name = std::string(format::partPrefix) + std::to_string(part);
     auto type = RankedTensorType::get({1, 1}, builder.getF32Type());
     Location location = function.getLoc();
@@ -187,13 +190,15 @@ private:
       parameter.setInlineDataAttr(DenseElementsAttr::get(type, static_cast<float>(part)));
     }
     Value number = nn::ReadParameterOp::create(builder, location, type, name);
-    return take(nn::RepeatRowOp::create(builder, location, nn::getTokensType(1, type.getElementType()), number));
+    return names[part] =
+               take(nn::RepeatRowOp::create(builder, location, nn::getTokensType(1, type.getElementType()), number));
   }
 
   func::FuncOp function;
   OpBuilder builder;
   DenseSet<Operation *> ofIds, made;
-  DenseMap<Value, Value> again; // of the op that is being looked at
+  DenseMap<Value, Value> again;    // for the op that is being looked at
+  DenseMap<unsigned, Value> names; // likewise, of parts
 };
 
 } // namespace

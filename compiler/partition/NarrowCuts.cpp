@@ -87,8 +87,8 @@ Repetition findRepetition(ArrayRef<Segment> segments) {
       size_t end = begin + period;
       while (end < segments.size() && alike(segments[end], segments[end - period]))
         ++end;
-      size_t count = (end - begin) / period;
-      if (count >= 2 && count * period > best.count * best.period)
+      const size_t count = (end - begin) / period, covered = count * period, most = best.count * best.period;
+      if (count >= 2 && (covered > most || (covered == most && period == best.period)))
         best = {begin, period, count};
     }
   return best;

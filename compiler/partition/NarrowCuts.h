@@ -22,8 +22,9 @@ struct Repetition {
   size_t begin = 0, period = 0, count = 0;
 };
 
-/// The repetition that covers the most segments, and of those the one with the shortest period. Segments are alike if
-/// they have the same ops in the same order; attributes may differ (windowed and global attention).
+/// The repetition that covers the most segments, of those the one with the shortest period, and of those the last one:
+/// what is before it may end as its periods do, as where later layers lack keys of their own. Segments are alike if they
+/// have the same ops in the same order; attributes may differ (windowed and global attention).
 Repetition findRepetition(llvm::ArrayRef<Segment> segments);
 
 } // namespace mebp

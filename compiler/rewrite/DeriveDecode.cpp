@@ -50,7 +50,7 @@ public:
     while (shareCapacities())
       ;
     for (auto &[value, kept] : states)
-      if (failed(isa<BlockArgument>(value) ? read(cast<BlockArgument>(value), kept) : keep(value, kept)))
+      if (failed(isOfOther(value) ? read(cast<BlockArgument>(value), kept) : keep(value, kept)))
         return failure();
     for (OpResult state : carried)
       carry(state);
@@ -175,6 +175,11 @@ private:
     for (OpOperand *reader : state.readers)
       readFrom(appended, *reader, state.capacity);
     return success();
+  }
+
+  bool isOfOther(Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && train::getArgumentPort(function, argument.getArgNumber()).getKind() == train::PortKind::Shared;
   }
 
   /// What another block has appended to its state.

@@ -7,8 +7,16 @@ nn.parameter @w : tensor<2x2xf32> {data = #nn.external<"f", 0, 16, "f32">, train
 // -----
 
 func.func @f(%ids: tensor<?x?x1xi32, #nn.tokens>, %w: tensor<50x8xf32>) {
-  // expected-error @below {{'nn.embedding' op 'y' has size 9 where 8 is needed: 'tensor<?x?x9xf32, #nn.tokens>'}}
+  // expected-error @below {{'nn.embedding' op gives 9 features of a table that has 8}}
   %0 = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x8xf32>) -> tensor<?x?x9xf32, #nn.tokens>
+  return
+}
+
+// -----
+
+func.func @part(%ids: tensor<?x?x1xi32, #nn.tokens>, %w: tensor<50x8xf32>, %part: tensor<?x?x1xf32, #nn.tokens>) {
+  // expected-error @below {{'nn.embedding' op gives 3 features of a table that has 8}}
+  %0 = nn.embedding(%ids, %w, %part) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x8xf32>, tensor<?x?x1xf32, #nn.tokens>) -> tensor<?x?x3xf32, #nn.tokens>
   return
 }
 

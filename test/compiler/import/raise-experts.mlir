@@ -235,3 +235,24 @@ func.func @near_of_all(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> 
   %z = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
   return %z : tensor<16x3xf32>
 }
+
+// What a slot counts, times a number of its expert.
+// CHECK-LABEL: @scaled
+// CHECK: %[[S:.*]] = nn.read_parameter @scales
+// CHECK: %[[R:.*]]:2 = nn.onnx "Route"(%{{.*}}) {normalized, scale = 1.000000e+00 : f32, score = "softmax"}
+// CHECK: %[[C:.*]] = nn.onnx "ExpertScale"(%[[R]]#0, %[[S]], %[[R]]#1)
+// CHECK: nn.onnx "ExpertSum"(%{{.*}}, %[[C]])
+nn.parameter @scales : tensor<6xf32>
+func.func @scaled(%y: tensor<16x2x3xf32>, %logits: !l) -> tensor<16x3xf32> {
+  %scales = nn.read_parameter @scales : tensor<6xf32>
+  %s = nn.onnx "Softmax"(%logits) : (!l) -> !l
+  %p, %ids = nn.onnx "TopK"(%s) : (!l) -> (!w, !i)
+  %z = nn.onnx "ReduceSum"(%p) {axis = 1 : i64, keepdims = 1 : i64} : (!w) -> !one
+  %n = nn.onnx "Div"(%p, %z) : (!w, !one) -> !w
+  %own = nn.onnx "Gather"(%scales, %ids) {axis = 0 : i64} : (tensor<6xf32>, !i) -> !w
+  %c = nn.onnx "Mul"(%n, %own) : (!w, !w) -> !w
+  %each = nn.onnx "Reshape"(%c) : (!w) -> tensor<16x2x1xf32>
+  %weighed = nn.onnx "Mul"(%y, %each) : (tensor<16x2x3xf32>, tensor<16x2x1xf32>) -> tensor<16x2x3xf32>
+  %sum = nn.onnx "ReduceSum"(%weighed) {axis = 1 : i64, keepdims = 0 : i64} : (tensor<16x2x3xf32>) -> tensor<16x3xf32>
+  return %sum : tensor<16x3xf32>
+}
