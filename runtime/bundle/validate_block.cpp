@@ -62,7 +62,7 @@ private:
     if (port.kind() == Port::STATE && use.is(format::Generates))
       return checkState(port);
     if (port.kind() == Port::SHARED)
-      return use.is(format::Generates) ? checkState(port) : checkShared(port);
+      return use.is(format::Generates) ? checkState(port) : checkShared(port, isThin());
     if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::backwardProgram))
       return checkRemote(port);
     if (port.kind() != Port::PARAMETER)
@@ -83,7 +83,7 @@ private:
     if (port.kind() == Port::REMOTE || (port.kind() == Port::KEPT && use.name == format::forwardProgram))
       return checkRemote(port);
     if (port.kind() == Port::SHARED && !use.is(format::Generates))
-      return checkShared(port);
+      return checkShared(port, false);
     if (port.kind() == Port::RESULT)
       return mayGiveResult(use, port.name()) ? checkStepPort(port) : unknown(port);
     if (port.kind() != Port::GRADIENT)
@@ -175,9 +175,11 @@ private:
     return !use.is(format::OfHead) && isOfTokens && isActivation ? Status() : wrongShape(port);
   }
 
-  // Of a block's own programs; what other blocks have, validate_shared.cpp says.
-  Status checkShared(const Port &port) const {
-    if ((use.name != format::forwardProgram && use.name != format::backwardProgram) || bundle.has_split())
+  // Of the forward and the backward, or of what else of a whole model multiplies gradients. What other blocks have of
+  // it, validate_shared.cpp says.
+  Status checkShared(const Port &port, bool isAllowed) const {
+    isAllowed |= use.name == format::forwardProgram || use.name == format::backwardProgram;
+    if (!isAllowed || bundle.has_split())
       return unknown(port);
     if (format::isCotangent(port.name()) &&
         (!use.is(format::GivesGradients) || valueOf(port).element() != format::F32))

@@ -15,8 +15,8 @@ using format::Port;
 
 namespace {
 
-bool areAlike(const format::Value &left, const format::Value &right) {
-  return left.rows() == right.rows() && left.columns() == right.columns() && left.element() == right.element();
+bool areOneSize(const format::Value &left, const format::Value &right) {
+  return left.rows() == right.rows() && left.columns() == right.columns();
 }
 
 class SharedValidator {
@@ -25,14 +25,12 @@ public:
 
   Status check() {
     for (const format::Block &block : bundle.blocks()) {
-      for (const format::BlockProgram &named : block.programs())
-        if (format::findProgram(named.name()))
-          if (Status status = check(named); !status.ok())
-            return status.in("its " + named.name() + " program").in("block '" + block.name() + "'");
-      // Of what this block gives, later ones read.
-      for (const format::BlockProgram &named : block.programs())
-        if (Status status = give(named); !status.ok())
-          return status.in("its " + named.name() + " program").in("block '" + block.name() + "'");
+      // Of what this block gives, later ones read; of its own it has the cotangent alone.
+      for (auto step : {&SharedValidator::checkTaken, &SharedValidator::give, &SharedValidator::checkCotangents})
+        for (const format::BlockProgram &named : block.programs())
+          if (format::findProgram(named.name()))
+            if (Status status = (this->*step)(named); !status.ok())
+              return status.in("its " + named.name() + " program").in("block '" + block.name() + "'");
     }
     return Status();
   }
@@ -44,51 +42,53 @@ private:
     return bundle.programs(static_cast<int>(named.program()));
   }
 
-  Status check(const format::BlockProgram &named) const {
+  Status checkTaken(const format::BlockProgram &named) {
     const format::Program &program = programOf(named);
-    const bool generates = format::generates(named.name());
-    for (const Port &port : program.inputs())
-      if (port.kind() == Port::SHARED && !format::isCotangent(port.name()))
-        if (Status status = checkTaken(program, port, generates ? states : given); !status.ok())
-          return status;
-    for (const Port &port : program.outputs()) {
-      if (port.kind() != Port::SHARED || !format::isCotangent(port.name()))
+    const Values &known = format::generates(named.name()) ? states : given;
+    for (const Port &port : program.inputs()) {
+      if (port.kind() != Port::SHARED || format::isCotangent(port.name()))
         continue;
-      const std::string value(format::flowOf(port.name()));
-      const Port *sum = findPort(program.inputs(), Port::SHARED, port.name());
-      if (!sum || !findPort(program.inputs(), Port::SHARED, value) ||
-          !areAlike(valueOf(program, *sum), valueOf(program, port)))
-        return failure(MEBP_CORRUPT, "it gives '%s' without what it adds to, or of nothing that it takes",
-                       port.name().c_str());
+      const auto found = known.find(port.name());
+      if (found == known.end())
+        return failure(MEBP_CORRUPT, "it takes '%s', which no block before it gives", port.name().c_str());
+      const format::Value &value = valueOf(program, port);
+      if (!areOneSize(*found->second, value) || found->second->element() != value.element())
+        return failure(MEBP_CORRUPT, "its port '%s' is of another type than what gives it", port.name().c_str());
     }
     return Status();
-  }
-
-  Status checkTaken(const format::Program &program, const Port &port, const Values &known) const {
-    const auto found = known.find(port.name());
-    if (found == known.end())
-      return failure(MEBP_CORRUPT, "it takes '%s', which no block before it gives", port.name().c_str());
-    if (areAlike(*found->second, valueOf(program, port)))
-      return Status();
-    return failure(MEBP_CORRUPT, "its port '%s' is of another type than what gives it", port.name().c_str());
   }
 
   Status give(const format::BlockProgram &named) {
-    if (!format::findProgram(named.name()))
-      return Status();
     const format::Program &program = programOf(named);
-    if (format::generates(named.name())) {
-      for (const Port &port : program.inputs())
-        if (port.kind() == Port::STATE && port.name().rfind(format::sharedPrefix, 0) == 0 &&
-            !states.emplace(port.name(), &valueOf(program, port)).second)
-          return failure(MEBP_CORRUPT, "its state '%s' is another block's, too", port.name().c_str());
-      return Status();
-    }
-    for (const Port &port : program.outputs())
-      if (port.kind() == Port::SHARED && !format::isCotangent(port.name()) &&
-          !given.emplace(port.name(), &valueOf(program, port)).second)
+    const bool generates = format::generates(named.name());
+    const format::Ports &ports = generates ? program.inputs() : program.outputs();
+    for (const Port &port : ports) {
+      const bool isShared = generates ? port.kind() == Port::STATE && isSharedName(port.name())
+                                      : port.kind() == Port::SHARED && !format::isCotangent(port.name());
+      if (isShared && !(generates ? states : given).emplace(port.name(), &valueOf(program, port)).second)
         return failure(MEBP_CORRUPT, "it gives '%s', as another block does", port.name().c_str());
+    }
     return Status();
+  }
+
+  // Each is of a value that is there, in its size, and added to where it is given.
+  Status checkCotangents(const format::BlockProgram &named) {
+    const format::Program &program = programOf(named);
+    for (const format::Ports *ports : {&program.inputs(), &program.outputs()})
+      for (const Port &port : *ports) {
+        if (port.kind() != Port::SHARED || !format::isCotangent(port.name()))
+          continue;
+        const auto found = given.find(std::string(format::flowOf(port.name())));
+        const bool isSum = ports == &program.inputs() || findPort(program.inputs(), Port::SHARED, port.name());
+        if (!isSum || found == given.end() || !areOneSize(*found->second, valueOf(program, port)))
+          return failure(MEBP_CORRUPT, "its port '%s' is of nothing that blocks share, or adds to nothing",
+                         port.name().c_str());
+      }
+    return Status();
+  }
+
+  static bool isSharedName(std::string_view name) {
+    return name.substr(0, format::sharedPrefix.size()) == format::sharedPrefix;
   }
 
   const format::Bundle &bundle;

@@ -51,6 +51,13 @@ _LATENT = {
     "n_group": 3,
     "topk_group": 2,
 }
+_GEMMA4 = {
+    **_GEMMA,
+    "model_type": "gemma4_text",
+    "global_head_dim": 40,
+    "hidden_size_per_layer_input": 0,
+    "num_kv_shared_layers": 0,
+}
 _LINEAR_ATTENTION = {
     "layer_types": ["linear_attention", "full_attention", "linear_attention"],
     "linear_num_key_heads": 2,
@@ -144,6 +151,22 @@ _FAMILIES: dict[str, dict] = {
     "lfm2": {**_DECODER, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
     "qwen3_5_text": {**_DECODER, **_LINEAR_ATTENTION},
     "qwen3_5_moe_text": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
+    "gemma4_small": {
+        **_GEMMA4,
+        "num_hidden_layers": 6,
+        "layer_types": [*_GEMMA["layer_types"], "sliding_attention", "sliding_attention", "full_attention"],
+        "hidden_size_per_layer_input": 18,
+        "vocab_size_per_layer_input": 333,
+        "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True,
+    },
+    "gemma4_experts": {
+        **_GEMMA4,
+        **_EXPERTS,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        "enable_moe_block": True,
+        "top_k_experts": 3,
+    },
     "olmo_hybrid": {**_DECODER, **_LINEAR_ATTENTION},
     "qwen3_next": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
     "gpt2_tanh": {**_GPT2, "model_type": "gpt2", "activation_function": "gelu_new"},
