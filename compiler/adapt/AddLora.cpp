@@ -72,7 +72,8 @@ struct AddLora : impl::AddLoraBase<AddLora> {
                              << outputs << " x " << inputs << "): give at most " << inputs;
     std::string nameA = format::factorOf(layer, format::Factor::A), nameB = format::factorOf(layer, format::Factor::B);
     const bool isKnown = module.lookupSymbol(nameA);
-    if (isKnown && (!isPart || block.getParameter(target.ownName + std::string(format::factorSuffix(format::Factor::A)))))
+    if (isKnown &&
+        (!isPart || block.getParameter(target.ownName + std::string(format::factorSuffix(format::Factor::A)))))
       return op->emitError() << "--lora-targets: '" << layer << "' is used in several places, which would need one "
                              << "adapter for all of them; leave it out";
     auto element = weight.getElementType();

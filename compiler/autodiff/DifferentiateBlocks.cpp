@@ -55,7 +55,7 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       if (!derived)
         return failure();
       addCotangents(derived, format::addsCotangents(program) ? &train::PortAttr::isCotangent
-                                                              : &train::PortAttr::isSharedCotangent);
+                                                             : &train::PortAttr::isSharedCotangent);
     }
     block.setProgram(program, derived.getSymName());
     return success();

@@ -346,9 +346,9 @@ LogicalResult GraphImporter::gatherRows(const OnnxNode &node, Entries &inputs) {
   const Extents places(indices.drop_back());
   RankedTensorType type = getType(*inputs[0]);
   values[1] = emit(node, "Reshape", values[1], places, getType(*inputs[1]).getElementType());
-  define(node.getProto().output(0), emit(node, "Gather", values, gatheredShape(type.getShape(), places, 0),
-                                         type.getElementType(),
-                                         builder.getNamedAttr("axis", builder.getI64IntegerAttr(0))));
+  define(node.getProto().output(0),
+         emit(node, "Gather", values, gatheredShape(type.getShape(), places, 0), type.getElementType(),
+              builder.getNamedAttr("axis", builder.getI64IntegerAttr(0))));
   return success();
 }
 

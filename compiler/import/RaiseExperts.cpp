@@ -2,7 +2,8 @@
 //
 // Mixtures of experts: Route(logits, bias) gives weights and ids, ExpertLinear(x, weight, ids, bias) {transposed}
 // multiplies each slot of a token with the weights of its expert, ExpertSum(y, weights) adds up what the slots give.
-// ExpertScale(weights, scales, ids) multiplies the weights by a number of each slot's expert. A gate of one number, σ(g) x, is the sum of one slot, which a router of one expert weighs.
+// ExpertScale(weights, scales, ids) multiplies the weights by a number of each slot's expert. A gate of one number,
+// σ(g) x, is the sum of one slot, which a router of one expert weighs.
 #include "compiler/import/OnnxMatchers.h"
 #include "dialects/nn/ImportOps.h"
 #include "dialects/nn/Parameters.h"

@@ -132,8 +132,8 @@ private:
       return known;
     auto split = dyn_cast<nn::SplitOp>(op);
     if (split && split.getGroups().value_or(1) == 1 && llvm::all_equal(split->getResultTypes()))
-      return again[value] = computePart(split->getOperand(0), cast<OpResult>(value).getResultNumber(),
-                                        split->getNumResults());
+      return again[value] =
+                 computePart(split->getOperand(0), cast<OpResult>(value).getResultNumber(), split->getNumResults());
     IRMapping mapping;
     for (Value operand : op->getOperands())
       mapping.map(operand, compute(operand));

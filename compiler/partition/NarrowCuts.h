@@ -12,8 +12,8 @@ struct Segment {
 };
 
 /// Cuts a straight-line function wherever exactly one activation crosses. Parameters do not count: they are read where
-/// they are needed; nor do the function's arguments where `again` reads them, ops that layers have for what they take of
-/// these; nor what is shared, beyond its first reader. The last segment's output is what the function returns.
+/// they are needed; nor do the function's arguments where `again` reads them, ops that layers have for what they take
+/// of these; nor what is shared, beyond its first reader. The last segment's output is what the function returns.
 llvm::SmallVector<Segment> findSegments(mlir::func::FuncOp function,
                                         const llvm::DenseSet<mlir::Operation *> &again = {});
 
@@ -23,8 +23,8 @@ struct Repetition {
 };
 
 /// The repetition that covers the most segments, of those the one with the shortest period, and of those the last one:
-/// what is before it may end as its periods do, as where later layers lack keys of their own. Segments are alike if they
-/// have the same ops in the same order; attributes may differ (windowed and global attention).
+/// what is before it may end as its periods do, as where later layers lack keys of their own. Segments are alike if
+/// they have the same ops in the same order; attributes may differ (windowed and global attention).
 Repetition findRepetition(llvm::ArrayRef<Segment> segments);
 
 } // namespace mebp

@@ -212,9 +212,8 @@ struct PartitionBlocks : impl::PartitionBlocksBase<PartitionBlocks> {
     SmallVector<Value> given = {output};
     for (Operation *op : ops)
       llvm::copy_if(op->getResults(), std::back_inserter(given), [&](Value result) {
-        return isShared(result) && llvm::any_of(result.getUsers(), [&](Operation *user) {
-                 return !llvm::is_contained(ops, user);
-               });
+        return isShared(result) &&
+               llvm::any_of(result.getUsers(), [&](Operation *user) { return !llvm::is_contained(ops, user); });
       });
     auto function = func::FuncOp::create(
         builder, module.getLoc(), functionName,

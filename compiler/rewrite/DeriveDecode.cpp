@@ -93,8 +93,7 @@ private:
   void takeShared() {
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (unsigned i = terminator.getNumOperands(); i-- > 0;)
-      if (train::PortAttr port = train::getResultPort(function, i);
-          port && port.getKind() == train::PortKind::Shared) {
+      if (train::PortAttr port = train::getResultPort(function, i); port && port.getKind() == train::PortKind::Shared) {
         shared[terminator.getOperand(i)] = port.getName().str();
         terminator.getOperandsMutable().erase(i);
         (void)function.eraseResult(i);
@@ -194,9 +193,9 @@ private:
     argument.setType(nn::getTokensType(nn::features(argument), type.getElementType(), state.capacity));
     for (OpOperand *reader : state.readers)
       readFrom(argument, *reader, state.capacity);
-    function.setFunctionType(Builder(function.getContext())
-                                 .getFunctionType(function.getBody().front().getArgumentTypes(),
-                                                  function.getFunctionType().getResults()));
+    function.setFunctionType(
+        Builder(function.getContext())
+            .getFunctionType(function.getBody().front().getArgumentTypes(), function.getFunctionType().getResults()));
     return success();
   }
 

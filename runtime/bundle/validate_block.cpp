@@ -181,8 +181,7 @@ private:
     isAllowed |= use.name == format::forwardProgram || use.name == format::backwardProgram;
     if (!isAllowed || bundle.has_split())
       return unknown(port);
-    if (format::isCotangent(port.name()) &&
-        (!use.is(format::GivesGradients) || valueOf(port).element() != format::F32))
+    if (format::isCotangent(port.name()) && (!use.is(format::GivesGradients) || valueOf(port).element() != format::F32))
       return wrongShape(port);
     return checkRemote(port);
   }

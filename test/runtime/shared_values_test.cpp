@@ -51,8 +51,7 @@ TEST(SharedValues, GradientsAreThoseOfTheLoss) {
   const std::vector<int32_t> ids = tinyTokens(tinyBatch * tinySequence);
   const auto gradients = [&] {
     double loss;
-    EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), tinyBatch, tinySequence, &loss,
-                                              nullptr),
+    EXPECT_EQ(mebp_session_gradients(session.handle, ids.data(), ids.data(), tinyBatch, tinySequence, &loss, nullptr),
               MEBP_OK);
     return gradientsOf(bundle.handle, session.handle);
   };

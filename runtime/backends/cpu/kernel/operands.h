@@ -23,8 +23,8 @@ inline const Tensor &resultOf(const Call &call, size_t index) {
 
 inline int32_t labelOf(const Tensor &labels, int64_t row) { return labels.i32()[row * labels.stride]; }
 
-// Of an embedding, the row of its table that a token has, or the part of it that the token's operand `part` names: zeros
-// where there is no such part, as a damaged number names.
+// Of an embedding, the row of its table that a token has, or the part of it that the token's operand `part` names:
+// zeros where there is no such part, as a damaged number names.
 inline void takeRow(const Call &call, int64_t row) {
   const Tensor &w = call.operands[1], &part = operandOf(call, 2), &y = call.results[0];
   const float number = part.present() ? part.f32()[row * part.stride] : 0;
