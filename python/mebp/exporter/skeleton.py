@@ -24,6 +24,7 @@ from mebp.tensor_names import spellings
 
 _EXPERTS = re.compile(r"Experts$|Mo[eE]$|Mo[eE]Block$|MoELayer$|MoA$")  # what transformers' classes of them are called
 _ROUTER = re.compile(r"Router$")
+_STREAMS = re.compile(r"AltUp$")  # of Gemma 3n
 # These change their frequencies beyond a length that no export goes beyond (lengths.py).
 _LENGTH_DEPENDENT_ROPE = ("longrope", "dynamic")
 
@@ -39,6 +40,7 @@ def build_skeleton(config: PreTrainedConfig, task: str = CAUSAL) -> PreTrainedMo
         raise Error(f"{config.model_type}: transformers cannot build the model{because}") from error
     model.eval()
     _refuse_experts(model)
+    _refuse_streams(model)
     try:
         for module in model.modules():
             _fill_buffers(model, module)
@@ -129,6 +131,15 @@ def _refuse_experts(model: PreTrainedModel) -> None:
             if later := later_advice(model.config.model_type, "transformers"):
                 advice = f"this transformers computes it in a way of its own; {later}"
             raise Error(f"{type(model).__name__}: '{name}' is a mixture of experts; {advice}")
+
+
+def _refuse_streams(model: PreTrainedModel) -> None:
+    for name, module in model.named_modules():
+        if _STREAMS.search(type(module).__name__):
+            raise Error(
+                f"{type(model).__name__}: '{name}' mixes several streams that go from layer to layer; mebp cannot train "
+                "this model yet"
+            )
 
 
 def _fill_buffers(model: PreTrainedModel, module: torch.nn.Module) -> None:
