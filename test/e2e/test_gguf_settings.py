@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from mebp import extras
 from mebp.errors import Error
-from mebp.gguf.keys import known_keys, read_keys
+from mebp.gguf.architectures import architecture_named
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from support.gguf_files import File, Tensor
@@ -190,7 +190,7 @@ def test_what_is_read_is_as_llama_cpp_reads_it(tmp_path, name, title, llama_cpp)
     tensors = load_file(tmp_path / "unpacked" / "model.safetensors")
     shapes = {each: values.shape for each, values in tensors.items()}
     writer = ModelWriter(tmp_path / "unpacked", shapes, "f32")
-    assert writer.keys - {"vocab_size"} <= read_keys(name)
+    assert writer.keys - {"vocab_size"} <= architecture_named(name, "").keys.read
     writer.write(tmp_path / "again.gguf", tensors.values(), "tiny")
     assert loss_of(llama_cpp.logits(tmp_path / "again.gguf", IDS)) == expected
 
@@ -276,4 +276,4 @@ def test_each_key_of_the_table_is_tried(name):
     tried |= {*REFUSED, *REFUSED_POSITIONS, *(key for keys in ignored_in(name).values() for key in keys)}
     # That these are read shows in every file; Phi-3's context changes nothing here.
     shown = {"embedding_length", "vocab_size"} | ({"context_length"} if name == "phi3" else set())
-    assert known_keys(name) - tried <= shown
+    assert architecture_named(name, "").keys.known - tried <= shown

@@ -52,13 +52,14 @@ def decoder(name: str, **also: object) -> File:
               "ffn_up": ((2 if name == "phi3" else 1) * INNER, HIDDEN), "attn_q_norm": (16,), "attn_k_norm": (16,),
               **dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (HIDDEN, HIDDEN))}  # fmt: skip
     tensors = [Tensor("token_embd.weight", (WORDS, HIDDEN), "Q8_0"), Tensor("output_norm.weight", (HIDDEN,))]
+    names = [weight.theirs for weight in architecture.inner]
     tensors += [
         Tensor(f"blk.0.{each}.weight", shapes.get(each, (HIDDEN,)), "Q4_0" if each == "ffn_down" else "F32")
-        for each in architecture.inner.values()
+        for each in names
     ]
     if name == "gpt2":
         tensors += [Tensor("position_embd.weight", (64, HIDDEN)), Tensor("output_norm.bias", (HIDDEN,))]
-    biased = {"gpt2": [*architecture.inner.values()], "qwen2": ["attn_q", "attn_k", "attn_v"]}.get(name, [])
+    biased = {"gpt2": names, "qwen2": ["attn_q", "attn_k", "attn_v"]}.get(name, [])
     tensors += [Tensor(f"blk.0.{each}.bias", shapes.get(each, (HIDDEN,))[:1]) for each in biased]
     return File(list(keys.items()), tensors)
 

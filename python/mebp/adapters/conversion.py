@@ -149,4 +149,4 @@ def _check_latent(adapter: Adapter, config: Mapping) -> None:
 
 
 def _is_transposed(adapter: Adapter) -> bool:
-    return any(architecture.is_transposed(name) for architecture in ARCHITECTURES.values() for name in adapter.layers)
+    return any(architecture.is_turned(name) for architecture in ARCHITECTURES.values() for name in adapter.layers)

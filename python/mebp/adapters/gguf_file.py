@@ -10,8 +10,10 @@ from mebp.adapters.adapter import Adapter, Layer, paired, read_scale
 from mebp.errors import Error
 from mebp.exporter.text_parts import text_config
 from mebp.extras import need_packages
+from mebp.gguf.architecture import Architecture
 from mebp.gguf.architectures import architecture_named, architecture_of
 from mebp.gguf.container import read_container
+from mebp.gguf.weights import Weight
 
 _ADVICE = "convert the adapter again"
 _ALPHA = "adapter.lora.alpha"
@@ -32,22 +34,52 @@ def read_gguf(file: Path, config: Callable[[], Mapping]) -> Adapter:
             raise Error(f"{file}: {key} is not supported; train the adapter without it")
     architecture = architecture_named(container.text("general.architecture"), f"{file}")
     alpha = read_scale(container.real(_ALPHA, needed=True), f"{file}: {_ALPHA}", _ADVICE)
-    factors: dict[str, dict[str, np.ndarray]] = {}
+    found: dict[str, dict[int, dict[str, np.ndarray]]] = {}
     for tensor in container.tensors:
         theirs, _, factor = tensor.name.rpartition(".")
-        module = architecture.from_gguf(theirs.removesuffix(".weight"))
-        if factor not in ("lora_a", "lora_b") or module is None or theirs.startswith("token_embd"):
+        ours = architecture.from_gguf(theirs)
+        if factor not in ("lora_a", "lora_b") or ours is None or not _can_adapt(*ours[:2]):
             raise Error(f"{file}: has '{tensor.name}', and only LoRA of linear layers is supported; train the adapter "
                         "without it")  # fmt: skip
-        factors.setdefault(module, {})[factor[-1]] = container.values(tensor)
+        name, _, part = ours
+        found.setdefault(name.removesuffix(".weight"), {}).setdefault(part, {})[factor[-1]] = container.values(tensor)
     layers = {}
-    for module, (a, b) in paired(file, factors).items():
-        if architecture.is_paired(module):
-            order = architecture.row_order(module, len(b), text_config(config()), f"{file}")
-            b = b[np.argsort(order)]
+    for module, (a, b) in paired(file, _joined(file, architecture, found, config)).items():
         # llama.cpp multiplies by one where alpha is zero.
         layers[module] = Layer(a, b, alpha / a.shape[0] if alpha else 1.0)
     return Adapter(file, layers, None)
+
+
+def _can_adapt(name: str, weight: Weight) -> bool:
+    return weight.is_linear and name.endswith(".weight") and not weight.theirs.startswith("token_embd")
+
+
+def _joined(
+    file: Path,
+    architecture: Architecture,
+    found: Mapping[str, Mapping[int, Mapping[str, np.ndarray]]],
+    config: Callable[[], Mapping],
+) -> dict[str, dict[str, np.ndarray]]:
+    """The factors of transformers' modules, of llama.cpp's that each may have in several parts."""
+    joined = {}
+    for module, parts in found.items():
+        weight = architecture.weight_of(module)
+        if len(weight.names) == 1 and weight.rows is None and weight.columns is None:
+            joined[module] = dict(parts[0])
+            continue
+        place = architecture.place(f"{module}.weight", text_config(config()), f"{file}")
+        if len(parts) < len(weight.names):
+            raise Error(f"{file}: '{module}' has {len(parts)} of its {len(weight.names)} parts in llama.cpp, and only "
+                        "all of them can be read here; adapt the others, too")  # fmt: skip
+        every = [parts[number] for number in sorted(parts)]
+        whole = paired(file, {f"{module} {number}": dict(each) for number, each in enumerate(every)})
+        factors = [*whole.values()]
+        if any(not np.array_equal(a, factors[0][0]) for a, _ in factors):
+            raise Error(f"{file}: the parts of '{module}' have an A each, and transformers has them in one layer; "
+                        "merge the adapter in llama.cpp")  # fmt: skip
+        a, b = factors[0][0], place.rows_here([b for _, b in factors])
+        joined[module] = {"a": place.columns_here(a), "b": b}
+    return joined
 
 
 def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
@@ -67,14 +99,15 @@ def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
     writer.add_string("adapter.type", "lora")
     writer.add_float32(_ALPHA, alpha)
     for module, layer in adapter.layers.items():
-        theirs = architecture.to_gguf(module)
-        if theirs is None:
+        weight = architecture.weight_of(module)
+        place = architecture.place(f"{module}.weight", config, f"{adapter.source}")
+        if weight is None or place is None or not weight.is_linear:
             raise Error(f"{adapter.source}: adapts '{module}', which GGUF has no name for in architecture "
                         f"'{architecture.name}'; train the adapter without it")  # fmt: skip
-        b = adapter.b_for(module, alpha / layer.rank)
-        order = architecture.row_order(module, len(b), config, f"{adapter.source}")
-        writer.add_tensor(f"{theirs}.weight.lora_a", np.ascontiguousarray(layer.a))
-        writer.add_tensor(f"{theirs}.weight.lora_b", np.ascontiguousarray(b if order is None else b[order]))
+        a, b = place.columns_there(layer.a), adapter.b_for(module, alpha / layer.rank)
+        for name, rows in zip(place.names, place.rows_there(b), strict=True):
+            writer.add_tensor(f"{name}.lora_a", np.ascontiguousarray(a))
+            writer.add_tensor(f"{name}.lora_b", np.ascontiguousarray(rows))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

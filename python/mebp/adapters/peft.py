@@ -147,8 +147,8 @@ def _targets(names: list[str]) -> list[str]:
     others = {
         module.rpartition(".")[2]
         for architecture in ARCHITECTURES.values()
-        if architecture.inner.keys() | architecture.outer.keys() >= set(names)
-        for module in architecture.inner.keys() - set(names)
+        if architecture.modules >= set(names)
+        for module in architecture.inner_modules - set(names)
     }
     last = {name: name.rpartition(".")[2] for name in names}
     return sorted({name if last[name] in others else last[name] for name in names})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mebp.gguf.ahead import without_ahead
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import Container, StoredTensor
 
@@ -47,6 +48,7 @@ class Kept:
 
 def kept_codes(container: Container) -> list[Kept]:
     """Reads all codes. One entry for each type, in the order in which they appear."""
+    container = without_ahead(container)
     matrices = [tensor for tensor in container.tensors if len(tensor.shape) > 1]
     return [_kept(container, kind, [each for each in matrices if each.kind == kind])
             for kind in dict.fromkeys(tensor.kind for tensor in matrices)]  # fmt: skip
@@ -54,6 +56,7 @@ def kept_codes(container: Container) -> list[Kept]:
 
 def storage_options(container: Container) -> str:
     """mebpc's options that store each matrix as near to the file as can be; "" where its defaults do."""
+    container = without_ahead(container)
     storages = {tensor.name: _storage(tensor.kind) for tensor in container.tensors
                 if len(tensor.shape) > 1 and tensor.kind not in _WHOLE}  # fmt: skip
     embedding = storages.pop(_EMBEDDING, "int8")
@@ -82,7 +85,8 @@ def _patterns(container: Container, storages: dict[str, str], most: str) -> list
     found = []
     for name, storage in storages.items():
         if storage != most:
-            ours = str(architecture.from_gguf(name.removesuffix(".weight")))
+            found_there = architecture.from_gguf(name)
+            ours = found_there[0].removesuffix(".weight") if found_there else name
             everywhere = name.startswith("blk.") and len(of_module[_module(name)]) == 1
             found.append(f"*.{ours.rpartition('.')[2]}={storage}" if everywhere else f"{ours}={storage}")
     return list(dict.fromkeys(found))

@@ -15,9 +15,9 @@ _USUAL_SCALAR, _USUAL_WINDOW = 256, 4096  # of transformers' Gemma3TextConfig
 _LARGEST_LAYERS = 62  # of 27B, whose scores llama.cpp divides by another width
 
 
-def gemma_config(container: Container, config: Mapping, heads: int) -> dict[str, object]:
+def gemma_config(container: Container, config: Mapping) -> dict[str, object]:
     """The fields of config.json that only this architecture has."""
-    count = config["num_hidden_layers"]
+    count, heads = config["num_hidden_layers"], config["num_attention_heads"]
     window = container.whole("gemma3.attention.sliding_window") or None
     period = container.whole("gemma3.attention.sliding_window_pattern")
     if window and period == 1:

@@ -5,6 +5,9 @@ A key is read, or changes nothing, or may have one value alone. What is not in t
 key that nobody reads may change what the model computes. test/e2e/test_gguf_settings.py compares each with llama.cpp.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from mebp.errors import Error
 from mebp.gguf import READ_ADVICE
 from mebp.gguf.container import Container
@@ -34,12 +37,6 @@ POSITION_KEYS = (
     "rope.scaling.attn_factor",
     "rope.scale_linear",
 )
-_OF_GEMMA = (
-    "attention.sliding_window",
-    "attention.sliding_window_pattern",
-    "final_logit_softcapping",
-    "rope.freq_base_swa",
-)
 _HEADS = ("attention.head_count_kv", "attention.key_length", "attention.value_length")
 
 # Why a key changes nothing, in every architecture here unless it is read in that one.
@@ -50,15 +47,9 @@ _NOTHING = {
     "tensor_data_layout": "llama.cpp does not read it",
     "rope.scaling.finetuned": "llama.cpp prints it",
     "rope.scaling.alpha": "llama.cpp uses it in Hunyuan alone",
-    "attention.sliding_window": "llama.cpp reads it in Gemma 3 alone, and switches it off in Phi-3",
+    "attention.sliding_window": "llama.cpp switches it off in Phi-3, and does not read it",
     "attention.layer_norm_epsilon": "the norms are RMS norms",
 }
-_NOTHING_IN_GPT2 = {
-    "attention.layer_norm_rms_epsilon": "the norms are not RMS norms",
-    **dict.fromkeys(POSITION_KEYS, "positions are learned"),
-}
-# What these begin is about images, whose tensors llama.cpp keeps in a file of their own.
-_OF_IMAGES = {"gemma3": ("mm.", "vision.")}
 # The only value that llama.cpp computes as this package does.
 _ONLY = {
     "attention.causal": True,
@@ -82,44 +73,57 @@ _AS_ALL = {
 }
 
 
-def read_keys(architecture: str) -> set[str]:
-    """Those that the reader reads; the writer writes no others, but for vocab_size, which llama.cpp needs."""
-    if architecture == "gpt2":
-        return {*GPT2_FIELDS, "feed_forward_length", *_HEADS}
-    return {*DECODER_FIELDS, *_HEADS, *POSITION_KEYS, *(_OF_GEMMA if architecture == "gemma3" else ())}
+@dataclass(frozen=True)
+class Keys:
+    """Of one architecture.
 
+    fields: those that are fields of config.json. own: others that are read in this one alone.
+    per_layer: those that are read as a list with one number for each layer.
+    without_effect: those that change nothing in this one, and why. only: the one value that can be read.
+    images: what keys begin with that are about images, whose tensors llama.cpp keeps in a file of their own.
+    """
 
-def known_keys(architecture: str) -> set[str]:
-    """Each that the table has, whatever becomes of it."""
-    return {*read_keys(architecture), *_without_effect(architecture), *_ONLY, *_AS_ALL}
+    fields: Mapping[str, str] = field(default_factory=lambda: DECODER_FIELDS)
+    own: frozenset[str] = frozenset()
+    per_layer: frozenset[str] = frozenset()
+    without_effect: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, object] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    has_positions: bool = True
 
+    @property
+    def read(self) -> set[str]:
+        """Those that the reader reads; the writer writes no others, but for vocab_size, which llama.cpp needs."""
+        return {*self.fields, *_HEADS, *(POSITION_KEYS if self.has_positions else ()), *self.own}
 
-def _without_effect(architecture: str) -> set[str]:
-    return {*_NOTHING, *(_NOTHING_IN_GPT2 if architecture == "gpt2" else ())} - read_keys(architecture)
+    @property
+    def known(self) -> set[str]:
+        """Each that the table has, whatever becomes of it."""
+        return {*self.read, *self._ignored, *_ONLY, *self.only, *_AS_ALL}
 
+    @property
+    def _ignored(self) -> set[str]:
+        positions = () if self.has_positions else POSITION_KEYS
+        return {*_NOTHING, *self.without_effect, *positions} - self.read - self.only.keys()
 
-def check_keys(architecture: str, container: Container) -> None:
-    """Raises mebp.Error, with the key, for one that may change what is computed and is not read."""
-    prefix = f"{architecture}."
-    read = read_keys(architecture)
-    without_effect = _without_effect(architecture)
-    for key, value in container.metadata.items():
-        inner = key.removeprefix(prefix)
-        if inner == key or inner in read or inner in without_effect:
-            continue
-        if inner.startswith(_OF_IMAGES.get(architecture, ())):
-            continue
-        if inner in _ONLY:
-            if value != _ONLY[inner]:
-                raise Error(f"{container.path}: '{key}' is {_shown(value)}, and only {_shown(_ONLY[inner])} can be "
-                            f"read here; {READ_ADVICE}")  # fmt: skip
-        elif inner in _AS_ALL:
-            if value != container.metadata.get(prefix + _AS_ALL[inner]):
-                raise Error(f"{container.path}: '{key}' is {_shown(value)}, and '{prefix}{_AS_ALL[inner]}' is not; "
-                            f"{READ_ADVICE}")  # fmt: skip
-        else:
-            raise Error(f"{container.path}: has the key '{key}', which is not known here and may change what the model "
-                        f"computes; {READ_ADVICE}")  # fmt: skip
+    def check(self, architecture: str, container: Container) -> None:
+        """Raises mebp.Error, with the key, for one that may change what is computed and is not read."""
+        prefix, read, ignored, only = f"{architecture}.", self.read, self._ignored, {**_ONLY, **self.only}
+        for key, value in container.metadata.items():
+            inner = key.removeprefix(prefix)
+            if inner == key or inner in read or inner in ignored or inner.startswith(self.images):
+                continue
+            if inner in only:
+                if value != only[inner]:
+                    raise Error(f"{container.path}: '{key}' is {_shown(value)}, and only {_shown(only[inner])} can be "
+                                f"read here; {READ_ADVICE}")  # fmt: skip
+            elif inner in _AS_ALL:
+                if value != container.metadata.get(prefix + _AS_ALL[inner]):
+                    raise Error(f"{container.path}: '{key}' is {_shown(value)}, and '{prefix}{_AS_ALL[inner]}' is not; "
+                                f"{READ_ADVICE}")  # fmt: skip
+            else:
+                raise Error(f"{container.path}: has the key '{key}', which is not known here and may change what the "
+                            f"model computes; {READ_ADVICE}")  # fmt: skip
 
 
 def _shown(value: object) -> str:

@@ -6,43 +6,39 @@ from pathlib import Path
 
 from mebp.errors import Error
 from mebp.gguf import READ_ADVICE, WRITE_ADVICE
-from mebp.gguf.architectures import Architecture
+from mebp.gguf.ahead import layers_ahead
+from mebp.gguf.architecture import Architecture
 from mebp.gguf.container import Container
-from mebp.gguf.gemma import gemma_config, gemma_metadata
-from mebp.gguf.keys import DECODER_FIELDS, GPT2_FIELDS, check_keys
+from mebp.gguf.experts import check_rules
 from mebp.gguf.positions import read_rope, rope_metadata, rope_of
 from mebp.gguf.vocabulary import special_id
 
 _EMBEDDING = "token_embd.weight"
+_KEY_HEADS, _WINDOW = "attention.head_count_kv", "attention.sliding_window"
 _WIDEST_HEAD = 1 << 16
 _DAMAGED = "download it again"
-# llama.cpp computes these activations and no others, and has no field to say another.
-_ACTIVATIONS = {"gpt2": ("gelu_new", "gelu_pytorch_tanh"), "gemma3": ("gelu_pytorch_tanh",)}
-_PARTLY_TURNED = ("phi3",)
 # Fields of GPT-2 that change what is computed, and what llama.cpp computes.
 _GPT2_RULES = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 
 
-def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> dict[str, int | float]:
+def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> dict[str, object]:
     """llama.cpp's keys without the architecture's name before them; raises mebp.Error, about the config.json `file`,
     for what llama.cpp would compute otherwise."""
-    names = GPT2_FIELDS if architecture.name == "gpt2" else DECODER_FIELDS
+    names = architecture.keys.fields
     for field in [*names.values(), "vocab_size"]:
         if not isinstance(config.get(field), int | float) or isinstance(config[field], bool):
             raise Error(f"{file}: lacks the number '{field}'; export and compile the model again")
     _check_activation(architecture, config, file)
-    found = {key: config[field] for key, field in names.items()}
+    found: dict[str, object] = {key: config[field] for key, field in names.items()}
     found["vocab_size"] = config["vocab_size"]
     if architecture.name == "gpt2":
-        for field, value in _GPT2_RULES.items():
-            if config.get(field, value) != value:
-                raise Error(f"{file}: has {field} {config[field]}, which llama.cpp does not compute in 'gpt2'; "
-                            f"{WRITE_ADVICE}")  # fmt: skip
+        check_rules(config, _GPT2_RULES, "gpt2", file)
         return {**found, "feed_forward_length": config.get("n_inner") or 4 * config["n_embd"]}
     heads = config["num_attention_heads"]
     width = config.get("head_dim") or config["hidden_size"] // heads
-    turned = width * config.get("partial_rotary_factor", rope_of(config).get("partial_rotary_factor", 1.0))
-    if turned != width and architecture.name not in _PARTLY_TURNED:
+    usual = architecture.turned_part or 1.0
+    turned = width * config.get("partial_rotary_factor", rope_of(config).get("partial_rotary_factor", usual))
+    if turned != width and architecture.turned_part is None:
         raise Error(f"{file}: has positions in a part of each head, which llama.cpp does not compute in "
                     f"'{architecture.name}'; {WRITE_ADVICE}")  # fmt: skip
     found |= {
@@ -51,14 +47,15 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
         "attention.value_length": width,
         "rope.dimension_count": int(turned),
     }
-    return found | rope_metadata(config, file) | _window(architecture, config, file)
+    _check_window(architecture, config, file)
+    return found | rope_metadata(config, file) | architecture.own_metadata(config, file)
 
 
 def model_config(architecture: Architecture, container: Container) -> dict[str, object]:
     """The fields of config.json that the file's keys say, and its tensors; the other way of model_metadata."""
 
     name = architecture.name
-    check_keys(name, container)
+    architecture.keys.check(name, container)
 
     def whole(key: str, needed: bool = False) -> int | None:
         return container.whole(f"{name}.{key}", least=1, needed=needed)
@@ -69,7 +66,7 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
 
     shapes = {tensor.name: tensor.shape for tensor in container.tensors}
     rows, columns = _embedding(container, shapes)
-    names = GPT2_FIELDS if name == "gpt2" else DECODER_FIELDS
+    names = architecture.keys.fields
     found: dict[str, object] = {field: number(key) for key, field in names.items()}
     found |= {
         "model_type": architecture.model_type,
@@ -82,6 +79,11 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
         raise Error(f"{container.path}: '{name}.embedding_length' is {found[names['embedding_length']]}, and tensor "
                     f"'{_EMBEDDING}' has rows of {columns}; {_DAMAGED}")  # fmt: skip
     _check_blocks(container, f"{name}.block_count", found[names["block_count"]], shapes)
+    if ahead := layers_ahead(container):
+        if ahead >= found[names["block_count"]]:
+            raise Error(f"{container.path}: '{name}.nextn_predict_layers' is {ahead} of {found[names['block_count']]} "
+                        f"layers; {_DAMAGED}")  # fmt: skip
+        found[names["block_count"]] -= ahead
     tokens = container.texts("tokenizer.ggml.tokens")
     if tokens is not None and len(tokens) != rows:
         raise Error(f"{container.path}: 'tokenizer.ggml.tokens' has {len(tokens)} entries, and tensor '{_EMBEDDING}' "
@@ -100,25 +102,25 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
     _check_same(container, f"{name}.attention.value_length", width)
     rope = read_rope(container, name, found["max_position_embeddings"])
     if turned and turned != width:
-        if name not in _PARTLY_TURNED:
+        if architecture.turned_part is None:
             _check_same(container, f"{name}.rope.dimension_count", width)
         found["partial_rotary_factor"] = rope["partial_rotary_factor"] = turned / width
     found |= {
         "head_dim": width,
-        "num_key_value_heads": whole("attention.head_count_kv") or heads,
+        **({} if _KEY_HEADS in architecture.keys.per_layer else {"num_key_value_heads": whole(_KEY_HEADS) or heads}),
         "attention_bias": "blk.0.attn_q.bias" in shapes,
         "mlp_bias": "blk.0.ffn_up.bias" in shapes,
         "sliding_window": None,  # llama.cpp has it in Gemma 3 alone
         "rope_parameters": rope,
         "rope_theta": rope["rope_theta"],  # where others than transformers look, MLX-LM among them
     }
-    return found | gemma_config(container, found, heads) if name == "gemma3" else found
+    return found | architecture.own_config(container, found)
 
 
 def ignored_window(architecture: Architecture, container: Container) -> str | None:
     """What to say of a window that llama.cpp ignores, where it is shorter than the context."""
-    key = f"{architecture.name}.attention.sliding_window"
-    window = container.whole(key) if architecture.name != "gemma3" else None
+    key = f"{architecture.name}.{_WINDOW}"
+    window = None if _WINDOW in architecture.keys.own else container.whole(key)
     if not window or window >= (container.whole(f"{architecture.name}.context_length") or 0):
         return None
     return (f"{container.path}: '{key}' is {window}, which llama.cpp ignores in '{architecture.name}', and so does "
@@ -146,20 +148,17 @@ def _check_blocks(container: Container, key: str, count: int, shapes: Mapping[st
                     "give a file with the whole model")  # fmt: skip
 
 
-def _window(architecture: Architecture, config: Mapping, file: Path) -> dict[str, int]:
-    if architecture.name == "gemma3":
-        return gemma_metadata(config, file)
-    window = config.get("sliding_window")
+def _check_window(architecture: Architecture, config: Mapping, file: Path) -> None:
+    window = config.get("sliding_window") if _WINDOW not in architecture.keys.own else None
     if window and config.get("use_sliding_window", True) and window < config["max_position_embeddings"]:
         raise Error(f"{file}: has a sliding window, which llama.cpp ignores in '{architecture.name}'; {WRITE_ADVICE}")
-    return {}
 
 
 def _check_activation(architecture: Architecture, config: Mapping, file: Path) -> None:
     field = next(
         (field for field in ("hidden_activation", "activation_function", "hidden_act") if config.get(field)), ""
     )
-    allowed = _ACTIVATIONS.get(architecture.name, ("silu", "swish"))
+    allowed = architecture.activations
     if config.get(field, allowed[0]) not in allowed:
         raise Error(f"{file}: has the activation '{config[field]}', and llama.cpp computes {allowed[0]} in "
                     f"'{architecture.name}'; {WRITE_ADVICE}")  # fmt: skip

@@ -3,7 +3,7 @@
 
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from mebp.gguf.fields import check_config
 from mebp.gguf.metadata import model_metadata
 from mebp.gguf.positions import rope_factors
 from mebp.gguf.vocabulary import chat_templates, vocabulary
+from mebp.gguf.weights import Place
 from mebp.tensor_file import relative_norm
 
 _LARGEST_F32 = 3.4e38
@@ -38,11 +39,11 @@ class ModelWriter:
         self._config = text_config(read_json(plain_file(file), _ADVICE))
         self._architecture = architecture_of(self._config.get("model_type"), f"{file}")
         self._dtype, self._shapes = dtype, dict(shapes)
-        self._names = {name: self._name(file, name) for name in shapes}
         check_config(self._config, file)
         # What the checks of single fields have missed.
         with translate_errors(f"{file}: has a field that is not as transformers writes it", _ADVICE, _MALFORMED):
             self._metadata = model_metadata(self._architecture, self._config, file)
+            self._places = {name: self._placed(file, name) for name in shapes}
         self._check_metadata(file)
         with translate_errors(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it", _ADVICE, _MALFORMED):
             self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
@@ -51,7 +52,7 @@ class ModelWriter:
     @property
     def bytes(self) -> int:
         """Of all tensors; the rest is a few MB."""
-        return sum(self._size(name) for name in self._shapes)
+        return sum(self._size(*tensor) for name in self._shapes for tensor in self._tensors(name))
 
     @property
     def keys(self) -> set[str]:
@@ -67,10 +68,10 @@ class ModelWriter:
         factors = rope_factors(self._config)
         if factors is not None:
             writer.add_tensor_info(ROPE_FACTORS, factors.shape, factors.dtype, factors.nbytes)
-        for name, theirs in self._names.items():
-            kind = gguf.GGMLQuantizationType[self._kind(name)]
-            shape = self._stored_shape(name)
-            writer.add_tensor_info(theirs, shape, np.dtype(np.float32), self._size(name), raw_dtype=kind)
+        for name in self._shapes:
+            for theirs, shape, kind in self._tensors(name):
+                size, of = self._size(theirs, shape, kind), gguf.GGMLQuantizationType[kind]
+                writer.add_tensor_info(theirs, shape, np.dtype(np.float32), size, raw_dtype=of)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -78,70 +79,61 @@ class ModelWriter:
             writer.write_tensor_data(factors)
         roundings = {}
         with np.errstate(over="ignore", invalid="ignore"):  # seen below, with the tensor's name
-            for name, tensor in zip(self._names, tensors, strict=True):
-                stored, roundings[name] = self._round(name, self._arrange(name, tensor))
-                writer.write_tensor_data(stored)
+            for name, tensor in zip(self._shapes, tensors, strict=True):
+                written = []
+                for part, (_, _, kind) in zip(self._places[name].there(tensor), self._tensors(name), strict=True):
+                    stored, rounding = self._round(name, part, kind)
+                    writer.write_tensor_data(stored)
+                    written.append((rounding, float(np.linalg.norm(part))))
+                roundings[name] = _joined(written)
         writer.close()
         return roundings
 
     def _check_metadata(self, file: Path) -> None:
         """Numbers are those that GGUF can hold, and there are no more tokens than a model has."""
         for key, value in self._metadata.items():
-            is_right = 0 <= value < 1 << 32 if type(value) is int else type(value) is str or _is_finite(value)
+            is_right = _fits(value) if type(value) is not list else all(map(_fits, value))
             if not is_right:
                 raise Error(f"{file}: has {reprlib.repr(value)} for llama.cpp's '{key}', which GGUF cannot hold; "
                             f"{_ADVICE}")  # fmt: skip
         if type(words := self._metadata["vocab_size"]) is not int or words > _MOST_WORDS:
             raise Error(f"{file}: vocab_size is {words}, and no model has more than {_MOST_WORDS} tokens; {_ADVICE}")
 
-    def _name(self, file: Path, name: str) -> str:
-        module, _, parameter = name.rpartition(".")
-        theirs = self._architecture.to_gguf(module)
-        if theirs is None:
+    def _placed(self, file: Path, name: str) -> Place:
+        found = self._architecture.place(name, self._config, f"{file}")
+        if found is None:
             raise Error(
                 f"{file}: tensor '{name}' has no name in llama.cpp's '{self._architecture.name}'; write a folder for "
                 "transformers instead (-o DIR)"
             )
-        return f"{theirs}.{parameter}"
+        return found
 
-    def _is_turned(self, name: str) -> bool:
-        return len(self._shapes[name]) == 2 and self._architecture.is_transposed(name.removesuffix(".weight"))
+    def _tensors(self, name: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
+        """What the file has of one: names, shapes and types."""
+        place = self._places[name]
+        for theirs, shape in zip(place.names, place.shapes_there(self._shapes[name]), strict=True):
+            yield theirs, shape, self._kind(place, shape)
 
-    def _stored_shape(self, name: str) -> tuple[int, ...]:
-        shape = self._shapes[name]
-        return shape[::-1] if self._is_turned(name) else shape
-
-    def _kind(self, name: str) -> str:
+    def _kind(self, place: Place, shape: tuple[int, ...]) -> str:
         """Vectors stay in f32, and what blocks of 32 do not divide is f16, as llama.cpp's own converter has it."""
-        shape = self._stored_shape(name)
         kind = GGUF_TYPES[self._dtype][0]
-        if len(shape) < 2 or name.endswith("wpe.weight"):
+        if len(shape) < 2 or place.is_exact:
             return "F32"
         return "F16" if kind.startswith("Q") and shape[-1] % 32 else kind
 
-    def _size(self, name: str) -> int:
+    def _size(self, name: str, shape: tuple[int, ...], kind: str) -> int:
         import gguf
 
-        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[self._kind(name)]]
-        return math.prod(self._shapes[name]) // block * size
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+        return math.prod(shape) // block * size
 
-    def _arrange(self, name: str, tensor: np.ndarray) -> np.ndarray:
-        """As llama.cpp has it."""
-        module, architecture = name.rpartition(".")[0], self._architecture
-        if self._is_turned(name):
-            return tensor.T
-        if architecture.norm_offset and tensor.ndim == 1 and module.endswith("norm"):
-            return tensor + np.float32(architecture.norm_offset)
-        order = architecture.row_order(module, len(tensor), self._config, f"{self._file}")
-        return tensor if order is None else tensor[order]
-
-    def _round(self, name: str, tensor: np.ndarray) -> tuple[np.ndarray, float]:
+    def _round(self, name: str, tensor: np.ndarray, type_name: str) -> tuple[np.ndarray, float]:
         import gguf
 
         tensor = np.ascontiguousarray(tensor, np.float32)
         if not np.isfinite(tensor).all():
             raise Error(f"tensor '{name}' is not finite; use an adapter from a run that did not diverge")
-        kind = gguf.GGMLQuantizationType[self._kind(name)]
+        kind = gguf.GGMLQuantizationType[type_name]
         if kind == gguf.GGMLQuantizationType.F32:
             return tensor, 0.0
         stored = gguf.quantize(tensor, kind)
@@ -159,8 +151,8 @@ class ModelWriter:
         writer.add_file_type(gguf.LlamaFileType[GGUF_TYPES[self._dtype][1]])
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         for key, value in self._metadata.items():
-            add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
-            add(f"{self._architecture.name}.{key}", value)
+            add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+            add[type(value)](f"{self._architecture.name}.{key}", value)
         if self._vocabulary is None:
             writer.add_tokenizer_model("no_vocab")
             return
@@ -180,5 +172,14 @@ def _has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json"))
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, float) and abs(value) < _LARGEST_F32
+def _fits(value: object) -> bool:
+    if type(value) is int:
+        return 0 <= value < 1 << 32
+    return type(value) is str or (isinstance(value, float) and abs(value) < _LARGEST_F32)
+
+
+def _joined(parts: Iterable[tuple[float, float]]) -> float:
+    """The rounding of a whole, by that of each part and its norm."""
+    every = [*parts]
+    norm = math.hypot(*(norm for _, norm in every))
+    return math.hypot(*(rounding * norm for rounding, norm in every)) / norm if norm else 0.0

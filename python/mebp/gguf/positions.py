@@ -21,7 +21,8 @@ _LLAMA3 = {
 _KINDS = ("none", "linear", "yarn")
 # llama.cpp computes these of YaRN whatever a file says.
 _YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
-_THETA, _THETA_OF = 10_000.0, {"gemma3_text": 1_000_000.0}  # where config.json has none
+# Where config.json has none.
+_THETA, _THETA_OF = 10_000.0, dict.fromkeys(("gemma3_text", "lfm2", "lfm2_moe"), 1_000_000.0)
 _NEVER_SCALED = ("phi3",)  # transformers scales Phi-3's by LongRoPE alone
 _WINDOWED = ("gemma3",)  # there llama.cpp has YaRN's factor of the attention in layers with a window, too
 

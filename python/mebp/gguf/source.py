@@ -15,14 +15,17 @@ from mebp.errors import Error, translate_errors
 from mebp.extras import need_packages
 from mebp.files import check_space
 from mebp.gguf import READ_ADVICE, ROPE_FACTORS
-from mebp.gguf.architectures import Architecture, architecture_named
-from mebp.gguf.container import Container, StoredTensor, read_container
+from mebp.gguf.ahead import layers_ahead, without_ahead
+from mebp.gguf.architecture import Architecture
+from mebp.gguf.architectures import architecture_named
+from mebp.gguf.container import Container, read_container
 from mebp.gguf.metadata import ignored_window, model_config
 from mebp.gguf.positions import read_factors
 from mebp.gguf.shapes import check_tensors
 from mebp.gguf.vocabulary import can_restore, set_around_text, special_id, write_tokenizer
+from mebp.gguf.weights import Place
 from mebp.tensor_file import write_tensors
-from mebp.words import say
+from mebp.words import counted, say
 
 _ROOM = "make room or choose another folder"
 # Which makes a tokenizer by its kind. An older transformers, which lacks it, goes by the model's type alone.
@@ -59,51 +62,49 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
     if kind != "model":
         raise Error(f"{file}: is not a model, for its general.type is {kind[:60]}; give the base model")
     architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
-    names = {tensor.name: _name(file, architecture, tensor.name) for tensor in container.tensors
-             if tensor.name != ROPE_FACTORS}  # fmt: skip
+    model = without_ahead(container)
+    ours = _names(model, architecture)
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         target.mkdir(exist_ok=True)
         config = _write_settings(container, architecture, target)
         _write_tokenizer(container, target)
+    if ahead := layers_ahead(container):
+        say(f"note: {file}: {counted(ahead, 'layer')} that predict tokens further ahead (nextn) are left out",
+            error=True)  # fmt: skip
     if not with_weights:
         return
-    check_tensors(container, architecture, config)
-    shapes = {names[tensor.name]: tensor.shape[::-1] if _is_turned(architecture, names, tensor) else tensor.shape
-              for tensor in container.tensors if tensor.name in names}  # fmt: skip
+    there = check_tensors(model, architecture, config)
+    places = {name: _placed(architecture, name, config, file) for name in ours}
+    shapes = {name: place.shape_here([there[each] for each in place.names]) for name, place in places.items()}
     check_space(target, 4 * sum(map(math.prod, shapes.values())), f"{file.name} in f32")
-    tensors = _tensors(container, architecture, names, config)
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
-        write_tensors(target / "model.safetensors", shapes, tensors, "f32")
+        write_tensors(target / "model.safetensors", shapes, _tensors(model, places, there), "f32")
 
 
-def _name(file: Path, architecture: Architecture, theirs: str) -> str:
-    module, _, parameter = theirs.rpartition(".")
-    ours = architecture.from_gguf(module)
-    if ours is None or parameter not in ("weight", "bias"):
-        raise Error(f"{file}: has the tensor '{theirs}', which is not known in architecture '{architecture.name}'; "
-                    f"{READ_ADVICE}")  # fmt: skip
-    return f"{ours}.{parameter}"
-
-
-def _is_turned(architecture: Architecture, names: dict[str, str], tensor: StoredTensor) -> bool:
-    return len(tensor.shape) == 2 and architecture.is_transposed(names[tensor.name].removesuffix(".weight"))
-
-
-def _tensors(
-    container: Container, architecture: Architecture, names: dict[str, str], config: dict
-) -> Iterator[np.ndarray]:
+def _names(container: Container, architecture: Architecture) -> list[str]:
+    """transformers' names of all tensors, each once."""
+    found = {}
     for tensor in container.tensors:
-        if tensor.name not in names:
+        if tensor.name == ROPE_FACTORS:
             continue
-        values, module = container.values(tensor), names[tensor.name].rpartition(".")[0]
-        order = architecture.row_order(module, len(values), config, f"{container.path}")
-        if order is not None:
-            values = values[np.argsort(order)]
-        elif _is_turned(architecture, names, tensor):
-            values = values.T
-        elif architecture.norm_offset and values.ndim == 1 and module.endswith("norm"):
-            values = values - np.float32(architecture.norm_offset)
-        yield values
+        ours = architecture.from_gguf(tensor.name)
+        if ours is None:
+            raise Error(f"{container.path}: has the tensor '{tensor.name}', which is not known in architecture "
+                        f"'{architecture.name}'; {READ_ADVICE}")  # fmt: skip
+        found[ours[0]] = None
+    return [*found]
+
+
+def _placed(architecture: Architecture, name: str, config: dict, file: Path) -> Place:
+    place = architecture.place(name, config, f"{file}")
+    assert place is not None  # llama.cpp's name was found by the same table
+    return place
+
+
+def _tensors(container: Container, places: dict[str, Place], there: dict[str, tuple[int, ...]]) -> Iterator[np.ndarray]:
+    stored = {tensor.name: tensor for tensor in container.tensors}
+    for place in places.values():
+        yield place.here([container.values(stored[name]).reshape(there[name]) for name in place.names])
 
 
 def _write_settings(container: Container, architecture: Architecture, target: Path) -> dict:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Architectures whose layers all attend and have one feed-forward network."""
+
+from collections.abc import Mapping
+
+from mebp.gguf.architecture import Architecture, one_kind
+from mebp.gguf.gemma import gemma_config, gemma_metadata
+from mebp.gguf.keys import GPT2_FIELDS, Keys
+from mebp.gguf.weights import Weight, paired
+
+DECODER = (
+    Weight("model.embed_tokens", "token_embd", "Vh"),
+    Weight("model.norm", "output_norm", "h"),
+    Weight("lm_head", "output", "Vh"),
+)
+_QUERIES, _KEYS = Weight("self_attn.q_proj", "attn_q", "qh"), Weight("self_attn.k_proj", "attn_k", "kh")
+_OTHER_ATTENTION = (Weight("self_attn.v_proj", "attn_v", "kh"), Weight("self_attn.o_proj", "attn_output", "hq"))
+GATED = (
+    Weight("mlp.gate_proj", "ffn_gate", "fh"),
+    Weight("mlp.up_proj", "ffn_up", "fh"),
+    Weight("mlp.down_proj", "ffn_down", "hf"),
+)
+_NORMS = (Weight("input_layernorm", "attn_norm", "h"), Weight("post_attention_layernorm", "ffn_norm", "h"))
+_HEAD_NORMS = (Weight("self_attn.q_norm", "attn_q_norm", "w"), Weight("self_attn.k_norm", "attn_k_norm", "w"))
+_PLAIN = (_QUERIES, _KEYS, *_OTHER_ATTENTION, *GATED)
+
+_OF_ATTENTION, _OF_FEED_FORWARD = ("attn_q", "attn_k", "attn_v", "attn_output"), ("ffn_gate", "ffn_up", "ffn_down")
+
+
+def attention_biases(config: Mapping) -> frozenset[str]:
+    return frozenset(_OF_ATTENTION if config.get("attention_bias") else ())
+
+
+def _biases_of_llama(config: Mapping) -> frozenset[str]:
+    return attention_biases(config) | frozenset(_OF_FEED_FORWARD if config.get("mlp_bias") else ())
+
+
+LLAMA = Architecture(
+    "llama",
+    "llama",
+    "LlamaForCausalLM",
+    DECODER,
+    (
+        Weight("self_attn.q_proj", "attn_q", "qh", rows=paired),
+        Weight("self_attn.k_proj", "attn_k", "kh", rows=paired),
+        *_OTHER_ATTENTION,
+        *GATED,
+        *_NORMS,
+    ),
+    biased=_biases_of_llama,
+)
+QWEN2 = Architecture(
+    "qwen2",
+    "qwen2",
+    "Qwen2ForCausalLM",
+    DECODER,
+    (*_PLAIN, *_NORMS),
+    biased=lambda config: frozenset(_OF_ATTENTION[:3]),
+)
+QWEN3 = Architecture(
+    "qwen3", "qwen3", "Qwen3ForCausalLM", DECODER, (*_PLAIN, *_NORMS, *_HEAD_NORMS), biased=attention_biases
+)
+GEMMA3 = Architecture(
+    "gemma3",
+    "gemma3_text",
+    "Gemma3ForCausalLM",
+    DECODER,
+    (
+        *_PLAIN,
+        *_HEAD_NORMS,
+        Weight("input_layernorm", "attn_norm", "h"),
+        Weight("post_attention_layernorm", "post_attention_norm", "h"),
+        Weight("pre_feedforward_layernorm", "ffn_norm", "h"),
+        Weight("post_feedforward_layernorm", "post_ffw_norm", "h"),
+    ),
+    biased=attention_biases,
+    keys=Keys(
+        own=frozenset({"attention.sliding_window", "attention.sliding_window_pattern", "final_logit_softcapping",
+                       "rope.freq_base_swa"}),
+        images=("mm.", "vision."),
+    ),
+    norm_offset=True,
+    tied=True,
+    activations=("gelu_pytorch_tanh",),
+    own_metadata=gemma_metadata,
+    own_config=gemma_config,
+)  # fmt: skip
+PHI3 = Architecture(
+    "phi3",
+    "phi3",
+    "Phi3ForCausalLM",
+    DECODER,
+    (
+        Weight("self_attn.qkv_proj", "attn_qkv", "ah"),
+        Weight("self_attn.o_proj", "attn_output", "hq"),
+        Weight("mlp.gate_up_proj", "ffn_up", "gh"),
+        Weight("mlp.down_proj", "ffn_down", "hf"),
+        *_NORMS,
+    ),
+    turned_part=1.0,
+)
+
+
+def _gpt2_extents(config: Mapping) -> dict[str, int]:
+    hidden = config["n_embd"]
+    inner = config.get("n_inner") or 4 * hidden
+    return {"V": config["vocab_size"], "P": config["n_positions"], "h": hidden, "q": hidden, "a": 3 * hidden,
+            "f": inner, "1": 1}  # fmt: skip
+
+
+_GPT2_LAYER = (
+    Weight("attn.c_attn", "attn_qkv", "ah", turned=True),
+    Weight("attn.c_proj", "attn_output", "hq", turned=True),
+    Weight("mlp.c_fc", "ffn_up", "fh", turned=True),
+    Weight("mlp.c_proj", "ffn_down", "hf", turned=True),
+    Weight("ln_1", "attn_norm", "h"),
+    Weight("ln_2", "ffn_norm", "h"),
+)
+GPT2 = Architecture(
+    "gpt2",
+    "gpt2",
+    "GPT2LMHeadModel",
+    (
+        Weight("transformer.wte", "token_embd", "Vh"),
+        Weight("transformer.wpe", "position_embd", "Ph", is_exact=True),
+        Weight("transformer.ln_f", "output_norm", "h"),
+        Weight("lm_head", "output", "Vh"),
+    ),
+    _GPT2_LAYER,
+    layers="transformer.h",
+    kinds=lambda config: one_kind({"num_hidden_layers": config["n_layer"]}),
+    extents=_gpt2_extents,
+    biased=lambda config: frozenset({"output_norm", *(each.theirs for each in _GPT2_LAYER)}),
+    keys=Keys(
+        fields=GPT2_FIELDS,
+        own=frozenset({"feed_forward_length"}),
+        without_effect={"attention.layer_norm_rms_epsilon": "the norms are not RMS norms"},
+        has_positions=False,  # they are learned
+    ),
+    tied=True,
+    activations=("gelu_new", "gelu_pytorch_tanh"),
+)
