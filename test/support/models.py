@@ -149,6 +149,13 @@ _FAMILIES: dict[str, dict] = {
     },
     "falcon_alibi": {**_WITHOUT_HEAD_SIZE, "model_type": "falcon", "alibi": True, "multi_query": False, "bias": True},
     "lfm2": {**_DECODER, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
+    "lfm2_moe": {
+        **_DECODER,
+        **_EXPERTS,
+        "layer_types": ["conv", "full_attention", "conv"],
+        "num_dense_layers": 1,
+        "tie_word_embeddings": True,
+    },
     "qwen3_5_text": {**_DECODER, **_LINEAR_ATTENTION},
     "qwen3_5_moe_text": {**_DECODER, **_LINEAR_ATTENTION, **_EXPERTS, "shared_expert_intermediate_size": 72},
     "gemma4_small": {
@@ -207,7 +214,7 @@ def build(family: str, seed: int = 0, dtype: torch.dtype = torch.float32, **over
             if family == "gpt_oss" and name.endswith("gate_up_proj"):
                 parameter.mul_(8)  # beyond the bounds of its gates
         for name, buffer in model.named_buffers():
-            if name.endswith("correction_bias"):  # by which routers choose
+            if name.endswith(("correction_bias", "feed_forward.expert_bias")):  # by which routers choose
                 buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
     return model.to(dtype).eval()
 

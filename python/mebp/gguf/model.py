@@ -81,7 +81,8 @@ class ModelWriter:
         with np.errstate(over="ignore", invalid="ignore"):  # seen below, with the tensor's name
             for name, tensor in zip(self._shapes, tensors, strict=True):
                 written = []
-                for part, (_, _, kind) in zip(self._places[name].there(tensor), self._tensors(name), strict=True):
+                whole = tensor.reshape(self._shapes[name])  # a bundle has experts and convolutions as matrices
+                for part, (_, _, kind) in zip(self._places[name].there(whole), self._tensors(name), strict=True):
                     stored, rounding = self._round(name, part, kind)
                     writer.write_tensor_data(stored)
                     written.append((rounding, float(np.linalg.norm(part))))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models with recurrences as GGUF files, in and out: llama.cpp computes with them what transformers does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+import mebp
+from mebp.gguf.container import read_container
+from mebp.gguf.model import ModelWriter
+from mebp.gguf.source import unpack_gguf
+from mebp.verification.inputs import randomise_adapter
+from support import models
+from support.llama_cpp import llama_cpp  # noqa: F401
+from support.pipeline import make_bundle
+
+TOLERANCE = 2e-4
+# llama.cpp has value heads as wide as key heads, and knows layers that attend by their distance.
+DELTA = {"linear_value_head_dim": 12, "full_attention_interval": 2, "head_dim": 32}
+FAMILIES: dict[str, dict] = {
+    "lfm2": {},
+    "lfm2_moe": {},
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": DELTA,
+    "qwen3_next": DELTA,
+}
+
+
+def heads(keys: int, values: int, width: int) -> dict:
+    return {"linear_num_key_heads": keys, "linear_num_value_heads": values, "linear_key_head_dim": width,
+            "linear_value_head_dim": width}  # fmt: skip
+
+
+# A family, and what else it has: value heads of each key head, layers, words.
+CASES = {
+    **{family: (family, {}) for family in FAMILIES},
+    "as many heads": ("qwen3_5_text", heads(4, 4, 16)),
+    "two of each": ("qwen3_5_text", {**heads(2, 4, 20), "tie_word_embeddings": True}),
+    "three of an odd width": ("qwen3_5_text", heads(3, 9, 7)),
+    "joined, two of each": ("qwen3_next", heads(2, 4, 20)),
+    "joined, as many": ("qwen3_next", heads(3, 3, 7)),
+    "all attend but the first": ("lfm2", {"layer_types": ["conv", "full_attention", "full_attention"]}),
+    "none attends before the last": ("qwen3_5_text", {"full_attention_interval": 3, "layer_types": None}),
+    "a convolution of 5, and sizes of an older file": (
+        "lfm2", {"conv_L_cache": 5, "block_auto_adjust_ff_dim": True, "block_multiple_of": 12,
+                 "block_ffn_dim_multiplier": 1.3, "tie_word_embeddings": True}),
+    "all layers with experts": ("lfm2_moe", {"num_dense_layers": 0}),
+}  # fmt: skip
+
+
+def build(family: str, **fields: object) -> PreTrainedModel:
+    """With the numbers of a published model, which are in bf16: what is added to norms can be taken off again."""
+    model = models.build(family, **{**FAMILIES[family], **fields})
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.copy_(tensor.bfloat16().float())
+    return model
+
+
+def tensors_of(model: PreTrainedModel) -> dict[str, np.ndarray]:
+    """As a bundle has them: experts in one tensor, and a tied head not at all."""
+    tied = model.config.tie_word_embeddings
+    return {
+        name: values.numpy() for name, values in model.state_dict().items() if not (tied and name == "lm_head.weight")
+    }
+
+
+def write_gguf(model: PreTrainedModel, folder: Path, dtype: str = "f32") -> Path:
+    models.save(model, folder / "source")
+    tensors = tensors_of(model)
+    writer = ModelWriter(folder / "source", {name: values.shape for name, values in tensors.items()}, dtype)
+    writer.write(folder / "model.gguf", tensors.values(), "tiny")
+    return folder / "model.gguf"
+
+
+def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy()
+
+
+IDS = np.random.default_rng(0).integers(3, 330, 40)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_goes_there_and_back(tmp_path, case, llama_cpp):  # noqa: F811
+    family, fields = CASES[case]
+    model = build(family, **fields)
+    file, expected = write_gguf(model, tmp_path), logits_of(model, IDS)
+    assert np.abs(llama_cpp.logits(file, IDS) - expected).max() < TOLERANCE
+    unpack_gguf(file, tmp_path / "unpacked")
+    found, own = load_file(tmp_path / "unpacked" / "model.safetensors"), tensors_of(model)
+    assert found.keys() == own.keys()
+    assert [name for name in own if not np.array_equal(found[name], own[name])] == []
+    again, report = AutoModelForCausalLM.from_pretrained(tmp_path / "unpacked", output_loading_info=True)
+    assert not any(report.values()), report
+    assert np.abs(logits_of(again.eval(), IDS) - expected).max() < 1e-4  # experts are computed in another order
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_merged_model_is_what_llama_cpp_computes(tmp_path, family, llama_cpp):  # noqa: F811
+    """And what is exported of the file again."""
+    bundle = make_bundle(build(family), tmp_path, seq_len=48, weights="f32")
+    session = mebp.Session(bundle)
+    plain = session.logits(IDS[None])[0]
+    randomise_adapter(session)
+    session.save_adapter(tmp_path / "adapter")
+    expected, file = session.logits(IDS[None])[0], tmp_path / "merged.gguf"
+    result = mebp.merge(bundle, tmp_path / "adapter", file)
+    assert set(result.changes) < set(result.roundings) and not any(result.roundings.values())
+    assert np.abs(llama_cpp.logits(file, IDS) - expected).max() < TOLERANCE
+    assert np.abs(plain - expected).max() > 100 * TOLERANCE
+    mebp.export(file, tmp_path / "again" / "model.onnx", seq_len=48)
+    mebp.compile(tmp_path / "again" / "model.onnx", tmp_path / "again.mebp", seq_len=48, weights="f32",
+                 precision="f32", generate_len=80)  # fmt: skip
+    again = mebp.Session(tmp_path / "again.mebp")
+    assert np.abs(again.logits(IDS[None])[0] - expected).max() < TOLERANCE
+    text = again.generate(IDS[None, :20], 32, eos_token_id=[])[0]
+    of_llama_cpp = llama_cpp.logits(file, text).argmax(axis=1)
+    assert np.array_equal(of_llama_cpp[19:-1], text[20:])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "q8_0", "q4_1"])
+def test_types(tmp_path, dtype, llama_cpp):  # noqa: F811
+    """Convolutions and routers stay in f32, which llama.cpp wants; rows that blocks of 32 do not divide are f16."""
+    model = build("qwen3_5_moe_text", **heads(2, 4, 16))
+    container = read_container(write_gguf(model, tmp_path, dtype))
+    kinds = {tensor.name.split(".", 2)[-1]: tensor.kind for tensor in container.tensors}
+    assert {kinds[f"{name}.weight"] for name in ("ssm_conv1d", "ffn_gate_inp", "ffn_gate_inp_shexp")} == {"F32"}
+    assert {kinds[f"{name}.weight"] for name in ("ffn_up_exps", "attn_qkv", "ssm_out")} == {dtype.upper()}
+    assert kinds["ffn_down_exps.weight"] == ("F16" if "q" in dtype else "BF16")
+    assert np.isfinite(llama_cpp.logits(container.path, IDS)).all()
