@@ -93,6 +93,8 @@ def test_pieces_are_cut_as_llama_cpp_cuts_them(tmp_path, keys, llama_cpp: LlamaC
         {"add_eos_token": YES},
         {"add_bos_token": NO, "add_eos_token": YES},
         {"pre": "qwen2"},
+        {"pre": "qwen35"},
+        {"pre": "lfm2"},
         {"add_space_prefix": YES},
         {"pre": "qwen2", "add_bos_token": YES},
         {"bos_token_id": ("u32", 20), "add_bos_token": YES},

@@ -117,7 +117,8 @@ def test_each_way_to_cut_text_is_llama_cpp_s(smollm2, llama, tmp_path, name, lla
     config["vocab_size"] = 49152
     (folder / "tokenizer" / "config.json").write_text(json.dumps(config))
     mebp.merge(folder, llama.parent / "adapter", tmp_path / "file.gguf")
-    text = TEXT.replace("<|im_start|>", "")
+    # With accents, and vowels that are characters of their own.
+    text = TEXT.replace("<|im_start|>", "") + " cafe\u0301 नमस्ते, \u0301x"
     assert _tokens(llama_cpp, tmp_path / "file.gguf", text) == (
         Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).encode(text, add_special_tokens=False).ids
     )
@@ -200,7 +201,7 @@ class TestRefusals:
         advice = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
         assert self.line() == (
             "model.mebp/tokenizer/tokenizer.json: is of a kind that cannot be written as GGUF here, for only "
-            f"byte-level BPE cut as by gpt-2, smollm, qwen2, llama-bpe can; {advice}"
+            f"byte-level BPE cut as by gpt-2, smollm, qwen2, llama-bpe, qwen35 can; {advice}"
         )
         file.unlink()
         (self.bundle / "tokenizer" / "tokenizer.model").touch()

@@ -19,12 +19,14 @@ _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # o
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _BARE_BYTES = {**_BYTES, "use_regex": False}
-_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?LETTERS+|\p{N}DIGITS| ?[^\s\p{L}MARKS\p{N}]+[\r\n]*|"
           r"\s*[\r\n]+|\s+(?!\S)|\s+")  # fmt: skip
 
 
-def _split(digits: str) -> dict:
-    pattern = {"Regex": _WORDS.replace("DIGITS", digits)}
+def _split(digits: str, with_marks: bool = False) -> dict:
+    """with_marks: a word has accents that are characters of their own."""
+    letters, marks = (r"[\p{L}\p{M}]", r"\p{M}") if with_marks else (r"\p{L}", "")
+    pattern = {"Regex": _WORDS.replace("DIGITS", digits).replace("LETTERS", letters).replace("MARKS", marks)}
     cut = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
     return {"type": "Sequence", "pretokenizers": [cut, _BARE_BYTES]}
 
@@ -35,7 +37,10 @@ PRE_TOKENIZERS = {
     "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTES]},
     "qwen2": _split(""),
     "llama-bpe": _split("{1,3}"),
+    "qwen35": _split("", with_marks=True),
 }
+# Other names of the same, by which files are converted.
+_SAME = {"lfm2": "llama-bpe"}
 
 # With these rules llama.cpp begins a text with its mark where a file does not say (src/llama-vocab.cpp).
 _BEGIN = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
@@ -95,7 +100,7 @@ def can_restore(container: Container) -> bool:
     """Whether `write_tokenizer` knows the file's rules."""
     if is_pieces(container):
         return True
-    return container.text("tokenizer.ggml.model") == "gpt2" and container.text("tokenizer.ggml.pre") in PRE_TOKENIZERS
+    return container.text("tokenizer.ggml.model") == "gpt2" and _rule(container) in PRE_TOKENIZERS
 
 
 def special_id(container: Container, name: str, most: int) -> int | None:
@@ -157,6 +162,12 @@ def _tokens(container: Container) -> tuple[list[str], list[int]]:
     return tokens, kinds
 
 
+def _rule(container: Container) -> str:
+    """By which a text is cut, as PRE_TOKENIZERS has it."""
+    pre = container.text("tokenizer.ggml.pre") or ""
+    return _SAME.get(pre, pre)
+
+
 def _added(container: Container, tokens: list[str], kinds: list[int]) -> list[dict]:
     """The tokens that are looked for before a text is cut."""
     strips = any(name in (container.text("general.name") or "").lower() for name in ("phi-3", "phi3"))
@@ -169,9 +180,9 @@ def _added(container: Container, tokens: list[str], kinds: list[int]) -> list[di
 
 
 def _byte_rules(container: Container, tokens: list[str], kinds: list[int]) -> dict[str, object]:
-    pre = container.text("tokenizer.ggml.pre", needed=True)
+    pre = _rule(container)
     return {
-        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
+        "normalizer": {"type": "NFC"} if pre in ("qwen2", "qwen35") else None,
         "pre_tokenizer": PRE_TOKENIZERS[pre],
         "decoder": _BYTES,
         "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe",
