@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models with recurrences as GGUF files, in and out: llama.cpp computes with them what transformers does."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 import mebp
+from mebp.cli import main
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
@@ -133,3 +136,49 @@ def test_types(tmp_path, dtype, llama_cpp):  # noqa: F811
     assert {kinds[f"{name}.weight"] for name in ("ffn_up_exps", "attn_qkv", "ssm_out")} == {dtype.upper()}
     assert kinds["ffn_down_exps.weight"] == ("F16" if "q" in dtype else "BF16")
     assert np.isfinite(llama_cpp.logits(container.path, IDS)).all()
+
+
+# all-linear as PEFT has it, but where it takes that for the experts, too, whose adapters no GGUF file has.
+LINEAR: dict[str, list[str]] = {
+    "qwen3_next": ["q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj",
+                   "shared_expert_gate"],
+}  # fmt: skip
+
+
+class Adapted:
+    """A model in a folder and a random adapter of PEFT of all its linear layers."""
+
+    def __init__(self, folder: Path, family: str) -> None:
+        self.folder, self.model = folder, build(family)
+        self.base, self.adapter = folder / "source", folder / "adapter"
+        self.file = write_gguf(self.model, folder)
+        self.plain = logits_of(self.model, IDS)
+        chosen = LoraConfig(r=4, lora_alpha=10, target_modules=LINEAR.get(family, "all-linear"), task_type="CAUSAL_LM")
+        adapted, generator = get_peft_model(self.model, chosen).eval(), torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for name, parameter in adapted.named_parameters():
+                if "lora_" in name:
+                    parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
+        adapted.save_pretrained(self.adapter, save_embedding_layers=False)
+        self.logits = logits_of(adapted, IDS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_adapter_goes_there_and_back(tmp_path, family, llama_cpp, capsys):  # noqa: F811
+    adapted = Adapted(tmp_path, family)
+    written, back = tmp_path / "adapter.gguf", tmp_path / "back"
+    given = ["adapter", "convert", str(adapted.adapter), "--to", "gguf", "-o", str(written), "--base"]
+    assert main([*given, str(adapted.base)]) == 0
+    assert np.abs(llama_cpp.logits(adapted.file, IDS, written) - adapted.logits).max() < TOLERANCE
+    assert np.abs(adapted.plain - adapted.logits).max() > 100 * TOLERANCE
+    # The base model's file says as much as its folder.
+    for base in (adapted.base, adapted.file):
+        mebp.convert_adapter(written, back, "peft", base=base)
+        before, after = (load_file(each / "adapter_model.safetensors") for each in (adapted.adapter, back))
+        assert before.keys() == after.keys()
+        assert [name for name in before if not np.array_equal(before[name], after[name])] == []
+        shutil.rmtree(back)
+    first = written.read_bytes()
+    written.unlink()
+    assert main([*given, str(adapted.file)]) == 0
+    assert written.read_bytes() == first
