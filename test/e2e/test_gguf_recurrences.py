@@ -38,6 +38,16 @@ def heads(keys: int, values: int, width: int) -> dict:
             "linear_value_head_dim": width}  # fmt: skip
 
 
+SIZES = {"hidden_size": 64, "intermediate_size": 120, "num_hidden_layers": 4, "num_attention_heads": 2,
+         "num_key_value_heads": 1, "head_dim": 48, "max_position_embeddings": 96, "rms_norm_eps": 0.1,
+         "norm_eps": 0.1, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+         "moe_intermediate_size": 40, "shared_expert_intermediate_size": 88, "linear_conv_kernel_dim": 3,
+         "conv_L_cache": 2, "num_dense_layers": 2}  # fmt: skip
+OF_LFM2 = {**SIZES, "head_dim": 32, "layer_types": ["full_attention", "conv", "full_attention", "conv"]}
+OF_QWEN = {**SIZES, "rms_norm_eps": 1e-6, **heads(2, 4, 20), "layer_types": None, "full_attention_interval": 3}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16,
+        "attention_factor": 1.5}  # fmt: skip
+LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 1e5, "factor": 2.0, "partial_rotary_factor": 0.5}
 # A family, and what else it has: value heads of each key head, layers, words.
 CASES = {
     **{family: (family, {}) for family in FAMILIES},
@@ -51,7 +61,12 @@ CASES = {
     "a convolution of 5, and sizes of an older file": (
         "lfm2", {"conv_L_cache": 5, "block_auto_adjust_ff_dim": True, "block_multiple_of": 12,
                  "block_ffn_dim_multiplier": 1.3, "tie_word_embeddings": True}),
+    "experts and a head of its own": ("lfm2_moe", {"tie_word_embeddings": False}),
     "all layers with experts": ("lfm2_moe", {"num_dense_layers": 0}),
+    **{f"other sizes of {family}": (family, OF_LFM2 if family.startswith("lfm2") else OF_QWEN) for family in FAMILIES},
+    **{f"yarn in {family}": (family, {"rope_parameters": YARN}) for family in FAMILIES},
+    **{f"half of a head in {family}": (family, {"rope_parameters": LINEAR_ROPE, "partial_rotary_factor": 0.5})
+       for family in FAMILIES if "qwen" in family},
 }  # fmt: skip
 
 

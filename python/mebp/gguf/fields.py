@@ -11,9 +11,13 @@ from mebp.errors import Error
 _ADVICE = "export and compile the model again"
 _WHOLE = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
           "num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window_pattern", "n_embd", "n_head",
-          "n_inner", "n_layer", "n_positions")  # fmt: skip
+          "n_inner", "n_layer", "n_positions", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+          "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval", "num_experts",
+          "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "conv_L_cache",
+          "block_multiple_of")  # fmt: skip
 _REAL = ("rms_norm_eps", "layer_norm_epsilon", "partial_rotary_factor", "rope_theta", "rope_local_base_freq",
-         "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window")  # fmt: skip
+         "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "norm_eps", "num_dense_layers",
+         "block_ffn_dim_multiplier")  # fmt: skip
 _OF_POSITIONS = ("rope_theta", "factor", "original_max_position_embeddings", "attention_factor", "mscale",
                  "mscale_all_dim", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor",
                  "partial_rotary_factor")  # fmt: skip

@@ -76,12 +76,16 @@ def _metadata(config: Mapping, file: Path) -> dict[str, object]:
 def _metadata_with_experts(config: Mapping, file: Path) -> dict[str, object]:
     rules = {"conv_bias": False, "norm_topk_prob": True, "use_expert_bias": True, "routed_scaling_factor": 1.0}
     check_rules(config, rules, "lfm2moe", file)
-    return {_KEY_HEADS: _key_heads(config, file), _DENSE_LAYERS: config.get("num_dense_layers", 2),
+    return {_KEY_HEADS: _key_heads(config, file), _DENSE_LAYERS: int(config.get("num_dense_layers", 2)),
             _GATING: _SIGMOID}  # fmt: skip
 
 
 def _key_heads(config: Mapping, file: Path) -> list[int]:
-    heads = config.get("num_key_value_heads") or config["num_attention_heads"]
+    every = config["num_attention_heads"]
+    heads, width = config.get("num_key_value_heads") or every, config.get("head_dim")
+    if width and width * every != config["hidden_size"]:
+        raise Error(f"{file}: has {every} heads of {width}, and llama.cpp wants as many numbers in them as the "
+                    f"hidden_size, {config['hidden_size']}; {WRITE_ADVICE}")  # fmt: skip
     kinds, count = config.get("layer_types"), config["num_hidden_layers"]
     if kinds is None:
         attend = config.get("full_attn_idxs")

@@ -6,6 +6,7 @@ each key head, then the second of each, in Qwen3.5 alone. Qwen3-Next's weights j
 llama.cpp has that apart.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,15 @@ from mebp.gguf.container import Container
 from mebp.gguf.dense import DECODER, GATED, attention_biases
 from mebp.gguf.experts import EXPERT_FIELDS, SHARED, SHARED_FIELDS, check_rules, expert_extents, routed
 from mebp.gguf.keys import DECODER_FIELDS, Keys
-from mebp.gguf.weights import AS_IT_IS, Change, Weight, in_order, whole_number
+from mebp.gguf.weights import AS_IT_IS, Change, Weight, check_count, whole_number
 
 LINEAR, FULL = "linear_attention", "full_attention"
 _INTERVAL, _USUAL_INTERVAL = "full_attention_interval", 4
 _SECTIONS, _USUAL_SECTIONS = "rope.dimension_sections", (11, 11, 10)  # of positions in time, height and width
 _SHARE = 0.25  # of a head, which positions turn where config.json does not say
+_EPSILON = 1e-6  # of the norms; llama.cpp has that of the queries and keys of a DeltaNet of the same key
 _DAMAGED = "download it again"
+_WIDEST = 1 << 16
 _MOST_RATE = 2.0**-22  # by which two libraries may differ in a rate
 
 
@@ -36,34 +39,38 @@ def _heads(config: Mapping, what: str) -> tuple[int, int, int]:
     return keys, values // keys, width
 
 
-def _tiled(keys: int, each: int, width: int, start: int = 0) -> np.ndarray:
-    """Value heads of `width` numbers, from the first of each key head on; before them are `start` others."""
-    numbers = start + np.arange(keys * each * width).reshape(keys, each, width)
-    return np.concatenate([np.arange(start), numbers.swapaxes(0, 1).reshape(-1)])
+def _tiled(keys: int, each: int, width: int) -> np.ndarray:
+    """Value heads of `width` numbers, from the first of each key head on."""
+    return np.arange(keys * each * width).reshape(keys, each, width).swapaxes(0, 1).reshape(-1)
 
 
 def _of_values(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
     keys, each, width = _heads(config, what)
-    return in_order(_tiled(keys, each, width), module, count, what)
+    check_count(keys * each * width, module, count, what)
+    return _tiled(keys, each, width)
 
 
 def _of_heads(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
     keys, each, _ = _heads(config, what)
-    return in_order(_tiled(keys, each, 1), module, count, what)
+    check_count(keys * each, module, count, what)
+    return _tiled(keys, each, 1)
 
 
 def _of_channels(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
     """Queries, keys and values, of which the last are in another order."""
     keys, each, width = _heads(config, what)
-    return in_order(_tiled(keys, each, width, 2 * keys * width), module, count, what)
+    check_count((2 + each) * keys * width, module, count, what)
+    before = 2 * keys * width
+    return np.concatenate([np.arange(before), before + _tiled(keys, each, width)])
 
 
 def _apart(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
     """All queries, keys, values and gates, where those of one key head were side by side."""
     keys, each, width = _heads(config, what)
-    numbers = np.arange(keys * width * (2 + 2 * each)).reshape(keys, -1)
+    check_count((2 + 2 * each) * keys * width, module, count, what)
+    numbers = np.arange(count).reshape(keys, -1)
     parts = np.split(numbers, np.cumsum([width, width, each * width]), axis=1)
-    return in_order(np.concatenate([part.reshape(-1) for part in parts]), module, count, what)
+    return np.concatenate([part.reshape(-1) for part in parts])
 
 
 def _rates(logarithms: np.ndarray) -> np.ndarray:
@@ -144,10 +151,10 @@ _RULES = {"decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": Tru
 
 def _metadata(name: str, in_space: bool, config: Mapping, file: Path) -> dict[str, object]:
     """in_space: llama.cpp has positions in time, height and width."""
-    count = config["num_hidden_layers"]
-    kinds = config.get("layer_types") or _order(count, config.get(_INTERVAL) or _USUAL_INTERVAL)
-    interval = next((each for each in range(1, count + 2) if kinds == _order(count, each)), None)
-    if interval is None:
+    interval, kinds = config.get(_INTERVAL) or _USUAL_INTERVAL, config.get("layer_types")
+    if kinds:
+        interval = kinds.index(FULL) + 1 if FULL in kinds else len(kinds) + 1
+    if kinds and (len(kinds) != config["num_hidden_layers"] or kinds != _order(len(kinds), interval)):
         raise Error(f"{file}: has layers that attend in an order that llama.cpp does not know; {WRITE_ADVICE}")
     heads, keys = config["linear_num_value_heads"], config["linear_num_key_heads"]
     width = config["linear_value_head_dim"]
@@ -156,8 +163,15 @@ def _metadata(name: str, in_space: bool, config: Mapping, file: Path) -> dict[st
                     f"{config['linear_key_head_dim']}, and llama.cpp has heads of one width, and as many value heads "
                     f"for each key head; {WRITE_ADVICE}")  # fmt: skip
     check_rules(config, _RULES, name, file)
+    if not _is_usual(config["rms_norm_eps"]):
+        raise Error(f"{file}: has rms_norm_eps {config['rms_norm_eps']:g}, and llama.cpp computes the norms of queries "
+                    f"and keys otherwise unless it is {_EPSILON:g}; {WRITE_ADVICE}")  # fmt: skip
     found: dict[str, object] = {_INTERVAL: interval, "ssm.inner_size": heads * width}
     return {**found, _SECTIONS: _sections(config)} if in_space else found
+
+
+def _is_usual(epsilon: float) -> bool:
+    return math.isclose(epsilon, _EPSILON, rel_tol=1e-6)
 
 
 def _sections(config: Mapping) -> list[int]:
@@ -177,6 +191,9 @@ def _config(in_space: bool, container: Container, config: dict) -> dict[str, obj
     if heads % keys or inner != heads * width:
         raise Error(f"{container.path}: '{name}.ssm.inner_size' is {inner}, and {heads} value heads of {width} for "
                     f"{keys} key heads make another; {_DAMAGED}")  # fmt: skip
+    if not _is_usual(config["rms_norm_eps"]):
+        raise Error(f"{container.path}: '{name}.attention.layer_norm_rms_epsilon' is {config['rms_norm_eps']:g}, and "
+                    f"only {_EPSILON:g} can be read here; {READ_ADVICE}")  # fmt: skip
     interval = container.whole(f"{name}.{_INTERVAL}", least=1) or _USUAL_INTERVAL
     found = {"linear_value_head_dim": width, "layer_types": _order(count, interval), _INTERVAL: interval}
     if in_space:
@@ -189,10 +206,15 @@ def _read_sections(container: Container, key: str, rope: dict) -> None:
     sections = container.wholes(key)
     if sections is None:
         return
-    turned = sum(sections)
-    if len(sections) not in (3, 4) or any(number >= 3 * sections[number % 3] for number in range(min(turned, 1 << 16))):
+    if len(sections) not in (3, 4) or not _is_covered(sections):
         raise Error(f"{container.path}: '{key}' is {str(sections)[:60]}, which cannot be read here; {READ_ADVICE}")
     rope["mrope_section"] = sections[:3]
+
+
+def _is_covered(sections: list[int]) -> bool:
+    """Whether each pair of a head is turned by one of the three positions, which are one in a text."""
+    count = sum(sections)
+    return min(sections) >= 0 < count <= _WIDEST and all(number < 3 * sections[number % 3] for number in range(count))
 
 
 def _made(

@@ -136,12 +136,11 @@ class Place:
         return values if self.columns is None else values[..., np.argsort(self.columns(values.shape[-1]))]
 
 
-def in_order(order: np.ndarray, module: str, count: int, what: str) -> np.ndarray:
-    """`order`; raises mebp.Error where the module has another number of rows or columns."""
-    if len(order) != count:
-        raise Error(f"{what}: '{module}' has {count} rows or columns in an order of {len(order)}; use the adapter's "
-                    "own base model")  # fmt: skip
-    return order
+def check_count(expected: int, module: str, count: int, what: str) -> None:
+    """Raises mebp.Error where the module has another number of rows or columns than its order is of."""
+    if expected != count:
+        raise Error(f"{what}: '{module}' has {count} rows or columns where its base model has {expected}; use the "
+                    "adapter's own base model")  # fmt: skip
 
 
 def paired(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
