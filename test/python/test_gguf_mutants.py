@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Odd GGUF files: models, and adapters of llama.cpp's form."""
 
+import json
 import math
 import random
 import shutil
@@ -20,16 +21,16 @@ from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
 from mebp.tokenizer import Tokenizer
 from support.gguf_files import SCALARS, TYPES, Array, File, Raw
-from support.gguf_models import WORDS, adapter, decoder, with_factors
+from support.gguf_models import HIDDEN, HYBRIDS, WORDS, adapter, decoder, hybrid, with_factors
 from support.mutants import hold
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "gpt2")
 NUMBERS = [0, 1, 2, 3, 31, 32, 300, 65535, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
            -1, -(1 << 31), -(1 << 63)]  # fmt: skip
 REALS = [0.0, -1.0, 1e-45, 1e-5, 1.0, 1e30, 3e38, float("inf"), float("nan")]
-TEXTS = ["", "model", "llama", "gpt2", "gemma3", "linear", "default", "qwen2", "llama-bpe", "no_vocab", "t5",
-         "a\nb", "\x1b[31m", "\u202e", "\0", "a" * 5000, "{{ 'a' * 9 ** 9 }}", b"\xff\xfe", b"\xed\xa0\x80", "\u2028",
-         "<s>", "\U0001f600", "../../x", "a b"]  # fmt: skip
+TEXTS = ["", "model", "llama", "lfm2", "qwen35", "llama-bpe", "gpt2", "gemma3", "linear", "default", "qwen2",
+         "no_vocab", "t5", "a\nb", "\x1b[31m", "\u202e", "\0", "a" * 5000, "{{ 'a' * 9 ** 9 }}", b"\xff\xfe",
+         b"\xed\xa0\x80", "\u2028", "<s>", "\U0001f600", "../../x", "a b"]  # fmt: skip
 EXTENTS = [0, 1, 2, 31, 32, 64, 256, 300, 1 << 31, 1 << 32, 1 << 62, 1 << 63, (1 << 64) - 1]
 OFFSETS = [0, 1, 31, 32, 33, -1, 1 << 31, 1 << 62, 1 << 63, (1 << 64) - 32, 128]
 
@@ -204,10 +205,14 @@ def quick_transformers(monkeypatch):
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", refuse)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+def model(name: str) -> File:
+    return hybrid(name) if name in HYBRIDS else decoder(name)
+
+
+@pytest.mark.parametrize("name", (*ARCHITECTURES, *HYBRIDS))
 def test_a_key_that_lacks(tmp_path, quick_transformers, name):
     """Each of a model's keys in turn."""
-    file, whole = tmp_path / "odd.gguf", decoder(name)
+    file, whole = tmp_path / "odd.gguf", model(name)
     for key, _ in whole.keys:
         file.write_bytes(whole.without(key).bytes())
         try:
@@ -218,7 +223,7 @@ def test_a_key_that_lacks(tmp_path, quick_transformers, name):
 
 def test_models(tmp_path, quick_transformers):
     file, target = tmp_path / "odd.gguf", tmp_path / "unpacked"
-    seeds = [with_factors(), *map(decoder, ARCHITECTURES)]
+    seeds = [with_factors(), *map(model, (*ARCHITECTURES, *HYBRIDS))]
     seeds.append(decoder("llama").without("tokenizer.ggml.model"))
     for seed in seeds[1:]:
         file.write_bytes(seed.bytes())
@@ -244,7 +249,14 @@ def test_adapters(tmp_path, monkeypatch):
     file, out = tmp_path / "odd.gguf", tmp_path / "out"
     base = tmp_path / "base"
     base.mkdir()
-    (base / "config.json").write_text('{"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 2}')
+    # Of each model that is tried: heads that are turned in pairs, and value heads of key heads.
+    sizes = {"num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": HIDDEN, "vocab_size": WORDS,
+             "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 4,
+             "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4, "num_experts": 2,
+             "moe_intermediate_size": 8}  # fmt: skip
+    (base / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}))
+    joined = (("attn_qkv", 40, HIDDEN), ("attn_gate", 24, HIDDEN))
+    seeds = [adapter(), adapter("qwen35", (*joined, ("ssm_out", HIDDEN, 24))), adapter("qwen3next", joined)]
 
     def read(choose: random.Random) -> None:
         shutil.rmtree(out, ignore_errors=True)
@@ -254,6 +266,7 @@ def test_adapters(tmp_path, monkeypatch):
             assert not out.exists()
             raise
 
-    file.write_bytes(adapter().bytes())
-    read(random.Random(0))
-    hold(writer(file, [adapter()]), read, ["odd.gguf"])
+    for seed in seeds:
+        file.write_bytes(seed.bytes())
+        read(random.Random(0))
+    hold(writer(file, seeds), read, ["odd.gguf"])

@@ -2,10 +2,14 @@
 """Tiny models and adapters as GGUF files, with every key that mebp.gguf reads."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from mebp.gguf.architectures import ARCHITECTURES
+from mebp.gguf.container import Container, StoredTensor
+from mebp.gguf.metadata import model_config
+from mebp.gguf.shapes import expected_tensors
 from support.gguf_files import Array, File, Tensor
 
 HIDDEN, INNER, WORDS = 32, 64, 300
@@ -13,7 +17,62 @@ LETTERS = ["a", *(f"t{number}" for number in range(WORDS - 4))]
 
 
 def decoder(name: str, **also: object) -> File:
-    keys: dict[str, object] = {
+    keys = _keys(name) | also
+    architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
+    shapes = {"attn_qkv": (3 * HIDDEN, HIDDEN), "ffn_gate": (INNER, HIDDEN), "ffn_down": (HIDDEN, INNER),
+              "ffn_up": ((2 if name == "phi3" else 1) * INNER, HIDDEN), "attn_q_norm": (16,), "attn_k_norm": (16,),
+              **dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (HIDDEN, HIDDEN))}  # fmt: skip
+    tensors = [Tensor("token_embd.weight", (WORDS, HIDDEN), "Q8_0"), Tensor("output_norm.weight", (HIDDEN,))]
+    names = [weight.theirs for weight in architecture.inner]
+    tensors += [
+        Tensor(f"blk.0.{each}.weight", shapes.get(each, (HIDDEN,)), "Q4_0" if each == "ffn_down" else "F32")
+        for each in names
+    ]
+    if name == "gpt2":
+        tensors += [Tensor("position_embd.weight", (64, HIDDEN)), Tensor("output_norm.bias", (HIDDEN,))]
+    biased = {"gpt2": names, "qwen2": ["attn_q", "attn_k", "attn_v"]}.get(name, [])
+    tensors += [Tensor(f"blk.0.{each}.bias", shapes.get(each, (HIDDEN,))[:1]) for each in biased]
+    return File(list(keys.items()), tensors)
+
+
+HYBRIDS = ("lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next")
+_OF_EXPERTS = {"expert_count": ("u32", 3), "expert_used_count": ("u32", 2), "expert_feed_forward_length": ("u32", 8)}
+_OF_LFM2 = {"attention.head_count_kv": Array("u32", [0, 2]), "shortconv.l_cache": ("u32", 3)}
+_OF_QWEN = {"attention.layer_norm_rms_epsilon": ("f32", 1e-6), "full_attention_interval": ("u32", 2),
+            "ssm.conv_kernel": ("u32", 4), "ssm.state_size": ("u32", 4), "ssm.group_count": ("u32", 2),
+            "ssm.time_step_rank": ("u32", 6), "ssm.inner_size": ("u32", 24),
+            "rope.dimension_count": ("u32", 4)}  # fmt: skip
+_SECTIONS = {"rope.dimension_sections": Array("i32", [1, 1, 0, 0])}
+_OWN: dict[str, dict[str, object]] = {
+    "lfm2": _OF_LFM2,
+    "lfm2moe": {**_OF_LFM2, **_OF_EXPERTS, "leading_dense_block_count": ("u32", 1), "expert_gating_func": ("u32", 2)},
+    "qwen35": {**_OF_QWEN, **_SECTIONS},
+    "qwen35moe": {**_OF_QWEN, **_OF_EXPERTS, **_SECTIONS, "expert_shared_feed_forward_length": ("u32", 8)},
+    "qwen3next": {**_OF_QWEN, **_OF_EXPERTS, "expert_shared_feed_forward_length": ("u32", 8)},
+}
+
+
+def hybrid(name: str, **also: object) -> File:
+    """Of two layers, one that carries a state and one that attends; also: keys of the architecture."""
+    keys = _keys(name) | {f"{name}.block_count": ("u32", 2), f"{name}.attention.sliding_window": ("u32", 0)}
+    keys |= {f"{name}.{key}": value for key, value in {**_OWN[name], **also}.items()}
+    architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
+    # Which tensors there are is read off the keys, as the reader does it, of a file with one in each layer.
+    few = [StoredTensor("token_embd.weight", "F32", (WORDS, HIDDEN), 0, 0),
+           *(StoredTensor(f"blk.{layer}.attn_norm.weight", "F32", (HIDDEN,), 0, 0) for layer in range(2))]  # fmt: skip
+    container = Container(Path("model.gguf"), {key: _plain(value) for key, value in keys.items()}, few)
+    config = {**model_config(architecture, container), "tie_word_embeddings": True}
+    rates = {f"blk.{layer}.ssm_a": np.full(6, -1.0, np.float32).tobytes() for layer in range(2)}
+    return File(list(keys.items()), [Tensor(each, shape, content=rates.get(each))
+                                     for each, shape in expected_tensors(architecture, config).items()])  # fmt: skip
+
+
+def _plain(value: object) -> object:
+    return value.values if isinstance(value, Array) else value[1] if isinstance(value, tuple) else value
+
+
+def _keys(name: str) -> dict[str, object]:
+    return {
         "general.architecture": name,
         "general.type": "model",
         "general.name": "tiny",
@@ -45,23 +104,10 @@ def decoder(name: str, **also: object) -> File:
         "tokenizer.ggml.add_bos_token": ("bool", 1),
         "tokenizer.chat_template": "{{ messages }}",
         "general.alignment": ("u32", 32),
-        **also,
     }
-    architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
-    shapes = {"attn_qkv": (3 * HIDDEN, HIDDEN), "ffn_gate": (INNER, HIDDEN), "ffn_down": (HIDDEN, INNER),
-              "ffn_up": ((2 if name == "phi3" else 1) * INNER, HIDDEN), "attn_q_norm": (16,), "attn_k_norm": (16,),
-              **dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (HIDDEN, HIDDEN))}  # fmt: skip
-    tensors = [Tensor("token_embd.weight", (WORDS, HIDDEN), "Q8_0"), Tensor("output_norm.weight", (HIDDEN,))]
-    names = [weight.theirs for weight in architecture.inner]
-    tensors += [
-        Tensor(f"blk.0.{each}.weight", shapes.get(each, (HIDDEN,)), "Q4_0" if each == "ffn_down" else "F32")
-        for each in names
-    ]
-    if name == "gpt2":
-        tensors += [Tensor("position_embd.weight", (64, HIDDEN)), Tensor("output_norm.bias", (HIDDEN,))]
-    biased = {"gpt2": names, "qwen2": ["attn_q", "attn_k", "attn_v"]}.get(name, [])
-    tensors += [Tensor(f"blk.0.{each}.bias", shapes.get(each, (HIDDEN,))[:1]) for each in biased]
-    return File(list(keys.items()), tensors)
+
+
+_ADAPTED = (("attn_q", HIDDEN, HIDDEN), ("ffn_up", INNER, HIDDEN))
 
 
 def with_factors() -> File:
@@ -71,16 +117,17 @@ def with_factors() -> File:
     return replace(file, tensors=[*file.tensors, Tensor("rope_freqs.weight", (8,), content=factors.tobytes())])
 
 
-def adapter() -> File:
+def adapter(name: str = "llama", modules: tuple[tuple[str, int, int], ...] = _ADAPTED) -> File:
+    """modules: llama.cpp's names, rows and columns."""
     keys = {
-        "general.architecture": "llama",
+        "general.architecture": name,
         "general.type": "adapter",
         "adapter.type": "lora",
         "adapter.lora.alpha": ("f32", 8.0),
         "general.alignment": ("u32", 32),
     }
     tensors = []
-    for module, rows, columns in [("attn_q", HIDDEN, HIDDEN), ("ffn_up", INNER, HIDDEN)]:
+    for module, rows, columns in modules:
         for letter, shape in (("a", (2, columns)), ("b", (rows, 2))):
             tensors.append(Tensor(f"blk.0.{module}.weight.lora_{letter}", shape))
     return File(list(keys.items()), tensors)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.errors import translate_errors
 from mebp.gguf.container import Container
 from mebp.gguf.keys import Keys
 from mebp.gguf.weights import PLUS_ONE, Order, Place, Weight
@@ -137,7 +138,9 @@ class Architecture:
 
         cuts: tuple[int, ...] = ()
         if len(weight.names) > 1:
-            extents = self.extents(config)
+            lacking = f"{what}: the base model's config.json lacks a size of '{self.name}'"
+            with translate_errors(lacking, "download it again", (ArithmeticError, LookupError, TypeError, ValueError)):
+                extents = self.extents(config)
             cuts = tuple(extents[shape[-2]] for shape in weight.shapes)
         is_offset = self.norm_offset and weight.ours.endswith("norm") and not is_bias
         return Place(

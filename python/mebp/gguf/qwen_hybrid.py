@@ -34,8 +34,11 @@ _MOST_RATE = 2.0**-22  # by which two libraries may differ in a rate
 
 def _heads(config: Mapping, what: str) -> tuple[int, int, int]:
     """Key heads, value heads of each, and the width of both."""
-    keys, values, width = (whole_number(config, f"linear_{each}", what)
-                           for each in ("num_key_heads", "num_value_heads", "key_head_dim"))  # fmt: skip
+    keys, values, width, other = (whole_number(config, f"linear_{each}", what) for each in
+                                  ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim"))  # fmt: skip
+    if width != other:
+        raise Error(f"{what}: the base model has key heads of {width} and value heads of {other}, and llama.cpp has "
+                    f"heads of one width; {WRITE_ADVICE}")  # fmt: skip
     return keys, values // keys, width
 
 
@@ -74,7 +77,7 @@ def _apart(config: Mapping, module: str, count: int, what: str) -> np.ndarray:
 
 
 def _rates(logarithms: np.ndarray) -> np.ndarray:
-    return -np.exp(logarithms)
+    return -np.exp(logarithms.astype(np.float64)).astype(np.float32)
 
 
 def _logarithms(rates: np.ndarray, what: str) -> np.ndarray:
@@ -83,7 +86,7 @@ def _logarithms(rates: np.ndarray, what: str) -> np.ndarray:
         raise Error(f"{what}: a tensor of rates, ssm_a, has numbers that are not below 0; {_DAMAGED}")
     found = np.log(-rates.astype(np.float64)).astype(np.float32)
     short = ((found.view(np.uint32) + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
-    return np.where(np.abs(np.exp(short) + rates) <= _MOST_RATE * -rates, short, found)
+    return np.where(np.abs(_rates(short) - rates) <= _MOST_RATE * -rates, short, found)
 
 
 _RATE = Change(_rates, _logarithms)

@@ -13,7 +13,7 @@ from mebp.gguf.container import Container
 def check_tensors(container: Container, architecture: Architecture, config: Mapping) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors; raises mebp.Error, with the tensor, where the file has others than `config`, which its
     keys make, asks for."""
-    expected = _expected(architecture, config)
+    expected = expected_tensors(architecture, config)
     found = {tensor.name: tensor.shape for tensor in container.tensors}
     for name, shape in expected.items():
         if name not in found:
@@ -29,7 +29,8 @@ def check_tensors(container: Container, architecture: Architecture, config: Mapp
     return expected
 
 
-def _expected(architecture: Architecture, config: Mapping) -> dict[str, tuple[int, ...]]:
+def expected_tensors(architecture: Architecture, config: Mapping) -> dict[str, tuple[int, ...]]:
+    """The shape of each, by a checked config.json."""
     extents, biased = architecture.extents(config), architecture.biased(config)
     expected: dict[str, tuple[int, ...]] = {}
     for before, weight in architecture.weights_of(config):
