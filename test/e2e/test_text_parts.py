@@ -21,6 +21,7 @@ from mebp.exporter.text_parts import TEXT_PARTS
 from mebp.verification.comparison import relative_error
 from support import whole_models
 from support.commands import refusal_in_process
+from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
 INSIDE = "base_model.model.model.language_model.layers."
@@ -178,12 +179,21 @@ def test_all_weights_of_a_text_make_a_model_of_their_own(tmp_path):
     assert relative_error(session.logits(ids), theirs) < TOLERANCE
 
 
-def test_llama_cpp_has_the_text_alone(tmp_path):
+@pytest.mark.parametrize("family", ["gemma3", "qwen3_5"])
+def test_llama_cpp_has_the_text_alone(tmp_path, family, llama_cpp, capsys):  # noqa: F811
     """The merged file, read again, and the adapter's."""
-    made = train("gemma3", tmp_path)
+    changes = {}
+    if family == "qwen3_5":  # llama.cpp has heads of one width, and layers that attend by their distance
+        text = whole_models.FIELDS[family]["text_config"]
+        changes = {"text_config": {**text, "linear_value_head_dim": 12, "mtp_num_hidden_layers": 1}}
+    made = train(family, tmp_path, **changes)
+    capsys.readouterr()
     mebp.merge(made.bundle, made.adapter, tmp_path / "merged.gguf")
+    assert ("(nextn, 1 layer) is left out" in capsys.readouterr().err) == (family == "qwen3_5")
     again = mebp.Session(make_bundle(tmp_path / "merged.gguf", tmp_path / "again", seq_len=23, batch=2, weights="f32"))
     assert relative_error(made.session.logits(made.ids), again.logits(made.ids)) < TOLERANCE
+    of_llama_cpp = llama_cpp.logits(tmp_path / "merged.gguf", made.ids[0])
+    assert relative_error(made.session.logits(made.ids[:1])[0], of_llama_cpp) < 1e-3  # its GELU is a table of halves
     convert_adapter(made.adapter, tmp_path / "adapter.gguf", "gguf", made.source)
     convert_adapter(tmp_path / "adapter.gguf", tmp_path / "back", "peft", made.source, "multimodal")
     ours, back = (load_file(folder / "adapter_model.safetensors") for folder in (made.adapter, tmp_path / "back"))

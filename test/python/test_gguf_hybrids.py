@@ -95,11 +95,11 @@ def test_layers_that_predict_further_ahead_are_left_out(tmp_path, name, capsys):
     plain = unpack(hybrid(name), tmp_path)
     tensors = load_file(tmp_path / "unpacked" / "model.safetensors")
     assert "ahead" not in capsys.readouterr().err
-    for count, noun in ((1, "1 layer"), (2, "2 layers")):
+    for count, counted in ((1, "1 layer"), (2, "2 layers")):
         folder = tmp_path / str(count)
         folder.mkdir()
         assert unpack(ahead(name, count), folder) == plain
-        said = f"note: {folder / 'model.gguf'}: {noun} that predict tokens further ahead (nextn) are left out\n"
+        said = f"note: {folder / 'model.gguf'}: what predicts tokens further ahead (nextn, {counted}) is left out\n"
         assert said in capsys.readouterr().err
         assert load_file(folder / "unpacked" / "model.safetensors").keys() == tensors.keys()
     key = f"{name}.nextn_predict_layers"

@@ -6,8 +6,16 @@ import re
 from dataclasses import replace
 
 from mebp.gguf.container import Container
+from mebp.words import counted, say
 
 _LAYER = re.compile(r"blk\.([0-9]{1,9})\.")
+
+
+def say_left_out(what: str, count: int) -> None:
+    """Of so many layers of `what`, if there are any."""
+    if count:
+        say(f"note: {what}: what predicts tokens further ahead (nextn, {counted(count, 'layer')}) is left out",
+            error=True)  # fmt: skip
 
 
 def layers_ahead(container: Container) -> int:

@@ -59,6 +59,12 @@ class ModelWriter:
         """Of the architecture, without its name before them."""
         return set(self._metadata)
 
+    @property
+    def ahead(self) -> int:
+        """How many layers of the model predict tokens further ahead: a bundle does not have them, nor does the file."""
+        found = self._config.get("mtp_num_hidden_layers")
+        return found if type(found) is int else 0
+
     def write(self, path: Path, tensors: Iterable[np.ndarray], title: str) -> dict[str, float]:
         """Tensors come in float32, in the order of the shapes. Returns each one's rounding, as write_tensors does."""
         import gguf

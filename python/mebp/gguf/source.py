@@ -15,7 +15,7 @@ from mebp.errors import Error, translate_errors
 from mebp.extras import need_packages
 from mebp.files import check_space
 from mebp.gguf import READ_ADVICE, ROPE_FACTORS
-from mebp.gguf.ahead import layers_ahead, without_ahead
+from mebp.gguf.ahead import layers_ahead, say_left_out, without_ahead
 from mebp.gguf.architecture import Architecture
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import Container, read_container
@@ -25,7 +25,7 @@ from mebp.gguf.shapes import check_tensors
 from mebp.gguf.vocabulary import can_restore, set_around_text, special_id, write_tokenizer
 from mebp.gguf.weights import Place
 from mebp.tensor_file import write_tensors
-from mebp.words import counted, say
+from mebp.words import say
 
 _ROOM = "make room or choose another folder"
 # Which makes a tokenizer by its kind. An older transformers, which lacks it, goes by the model's type alone.
@@ -68,9 +68,7 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
         target.mkdir(exist_ok=True)
         config = _write_settings(container, architecture, target)
         _write_tokenizer(container, target)
-    if ahead := layers_ahead(container):
-        say(f"note: {file}: {counted(ahead, 'layer')} that predict tokens further ahead (nextn) are left out",
-            error=True)  # fmt: skip
+    say_left_out(f"{file}", layers_ahead(container))
     if not with_weights:
         return
     there = check_tensors(model, architecture, config)

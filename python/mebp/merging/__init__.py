@@ -166,6 +166,7 @@ def _write_gguf(
     part: TextPart | None = None,
 ) -> tuple[int, dict[str, float]]:
     """For llama.cpp; the bytes of the file, and the roundings of its tensors."""
+    from mebp.gguf.ahead import say_left_out
     from mebp.gguf.model import ModelWriter
 
     called = part.text_name if part else str  # llama.cpp has the text alone in this file
@@ -173,6 +174,7 @@ def _write_gguf(
     check_space(output.absolute().parent, writer.bytes, "the merged model")
     with replaced_file(output, "nothing was, choose another place") as file:
         roundings = writer.write(file, merged, output.stem)
+    say_left_out(f"{output}", writer.ahead)
     return output.stat().st_size, roundings
 
 
