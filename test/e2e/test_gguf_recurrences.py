@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 import mebp
 from mebp.cli import main
+from mebp.gguf.codes import kept_codes, storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
@@ -151,6 +152,29 @@ def test_types(tmp_path, dtype, llama_cpp):  # noqa: F811
     assert {kinds[f"{name}.weight"] for name in ("ffn_up_exps", "attn_qkv", "ssm_out")} == {dtype.upper()}
     assert kinds["ffn_down_exps.weight"] == ("F16" if "q" in dtype else "BF16")
     assert np.isfinite(llama_cpp.logits(container.path, IDS)).all()
+
+
+@pytest.mark.parametrize(("family", "width"), [("qwen3_5_text", 32), ("qwen3_5_moe_text", 16), ("lfm2", 12)])
+def test_a_bundle_keeps_the_codes(tmp_path, family, width):
+    """Value heads of 16 numbers make groups of 32 of two heads, which transformers does not have side by side."""
+    fields = {**heads(2, 4, width), "intermediate_size": 192, "moe_intermediate_size": 64,
+              "shared_expert_intermediate_size": 64}  # fmt: skip
+    model = build(family, **({"intermediate_size": 192} if family == "lfm2" else fields))
+    file = write_gguf(model, tmp_path, "q8_0")
+    assert storage_options(read_container(file)) == "--weights int8"
+    (kept,) = (each for each in kept_codes(read_container(file)) if each.kind == "Q8_0")
+    assert kept.lost == (["blk.0.ssm_out.weight", "blk.2.ssm_out.weight"] if width == 16 else [])
+    assert ("quantised again, to int8 at best, for its groups are of columns that transformers has apart" in str(kept)
+            ) == (width == 16)  # fmt: skip
+    mebp.export(file, tmp_path / "x" / "model.onnx", seq_len=16)
+    mebp.compile(tmp_path / "x" / "model.onnx", tmp_path / "x.mebp", seq_len=16, weights="int8", precision="f32")
+    found = mebp.Session(tmp_path / "x.mebp").base_weights()
+    expected = load_file(tmp_path / "x" / "model.safetensors")
+    changed = {
+        name for name, values in expected.items() if not np.array_equal(found[name].reshape(values.shape), values)
+    }
+    torn = {name for name in changed if not name.endswith("gate.weight")}  # routers are F32 in the file
+    assert torn == ({f"model.layers.{layer}.linear_attn.out_proj.weight" for layer in (0, 2)} if width == 16 else set())
 
 
 # all-linear as PEFT has it, but where it takes that for the experts, too, whose adapters no GGUF file has.

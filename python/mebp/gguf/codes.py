@@ -2,7 +2,7 @@
 """Which of a GGUF file's codes a bundle keeps: mebpc quantises the dequantised values again, and where that gives the
 very same numbers nothing is lost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from mebp.gguf.ahead import without_ahead
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import Container, StoredTensor
+from mebp.gguf.metadata import model_config
 
 # What mebpc's --weights calls the storage that holds a type exactly, or is the nearest to it.
 _EXACT = {"Q4_0": "int4-sym", "Q4_1": "int4", "Q8_0": "int8", "BF16": "bf16", "F32": "f32", "F16": "f32"}
@@ -22,6 +23,9 @@ _WHY = {
     "Q6_K": "its groups have 16 codes of 6 bits",
 }
 _WHY_OTHERS = "no storage of a bundle has its codes"
+_WHY_UNUSED = "some of its groups do not use all codes"
+_WHY_TORN = "its groups are of columns that transformers has apart"
+_GROUP = 32  # columns
 _EMBEDDING = "token_embd.weight"
 
 
@@ -48,9 +52,9 @@ class Kept:
 
 def kept_codes(container: Container) -> list[Kept]:
     """Reads all codes. One entry for each type, in the order in which they appear."""
-    container = without_ahead(container)
+    container, torn = without_ahead(container), _torn(container)
     matrices = [tensor for tensor in container.tensors if len(tensor.shape) > 1]
-    return [_kept(container, kind, [each for each in matrices if each.kind == kind])
+    return [_kept(container, kind, [each for each in matrices if each.kind == kind], torn)
             for kind in dict.fromkeys(tensor.kind for tensor in matrices)]  # fmt: skip
 
 
@@ -97,13 +101,32 @@ def _module(name: str) -> str:
     return name.split(".", 2)[2] if name.startswith("blk.") else name
 
 
-def _kept(container: Container, kind: str, tensors: list[StoredTensor]) -> Kept:
+def _torn(container: Container) -> set[str]:
+    """Matrices with groups of columns that do not stay together."""
+    architecture = architecture_named(container.text("general.architecture"), f"{container.path}")
+    found: set[str] = set()
+    config: Mapping = {}
+    for tensor in container.tensors:
+        ours = architecture.from_gguf(tensor.name)
+        if ours is None or ours[1].columns is None:
+            continue
+        config = config or model_config(architecture, container)
+        place = architecture.place(ours[0], config, f"{container.path}")
+        order = place.columns_here(np.arange(tensor.shape[-1])) if place else np.arange(tensor.shape[-1])
+        groups = order.reshape(-1, min(_GROUP, len(order))) if len(order) % _GROUP == 0 else order[None]
+        if (groups[:, 0] % _GROUP).any() or (np.diff(groups) != 1).any():
+            found.add(tensor.name)
+    return found
+
+
+def _kept(container: Container, kind: str, tensors: list[StoredTensor], torn: set[str]) -> Kept:
     if kind in _WHOLE:
         return Kept(kind, _storage(kind), len(tensors), [], "")
     if kind not in _EXACT:
         return Kept(kind, _storage(kind), len(tensors), [each.name for each in tensors], _WHY.get(kind, _WHY_OTHERS))
-    lost = [each.name for each in tensors if not _keeps(kind, container.raw(each))]
-    return Kept(kind, _storage(kind), len(tensors), lost, "some of its groups do not use all codes")
+    lost = [each.name for each in tensors if each.name in torn or not _keeps(kind, container.raw(each))]
+    reasons = [why for why, is_so in ((_WHY_TORN, torn & {*lost}), (_WHY_UNUSED, {*lost} - torn)) if is_so]
+    return Kept(kind, _storage(kind), len(tensors), lost, " or ".join(reasons))
 
 
 def _keeps(kind: str, raw: np.ndarray) -> bool:
