@@ -2,8 +2,11 @@
 """Models with recurrences as GGUF files, in and out: llama.cpp computes with them what transformers does."""
 
 import shutil
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -23,7 +26,7 @@ from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.llama_cpp import llama_cpp  # noqa: F401
+from support.llama_cpp import LlamaCpp, llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
 TOLERANCE = 2e-4
@@ -77,7 +80,7 @@ CASES = {
 
 def build(family: str, **fields: object) -> PreTrainedModel:
     """With the numbers of a published model, which are in bf16: what is added to norms can be taken off again."""
-    model = models.build(family, **{**FAMILIES[family], **fields})
+    model = models.build(family, **deepcopy({**FAMILIES[family], **fields}))  # a configuration adds to what it is given
     with torch.no_grad():
         for tensor in model.parameters():
             tensor.copy_(tensor.bfloat16().float())
@@ -123,6 +126,61 @@ def test_a_model_goes_there_and_back(tmp_path, case, llama_cpp):  # noqa: F811
     assert np.abs(logits_of(again.eval(), IDS) - expected).max() < 1e-4  # experts are computed in another order
 
 
+def rewritten(file: Path, joining: dict[str, list[str]], order: Callable[[np.ndarray], np.ndarray]) -> Path:
+    """With tensors of each layer joined by their rows, which `order` then turns."""
+    container, other = read_container(file), file.with_name("other.gguf")
+    writer = gguf.GGUFWriter(other, container.metadata["general.architecture"])
+    add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+    for key, value in container.metadata.items():
+        if key != "general.architecture":
+            add[type(value)](key, value)
+    values = {tensor.name: container.values(tensor) for tensor in container.tensors}
+    for layer in range(3):
+        for name, parts in joining.items():
+            found = [values.pop(f"blk.{layer}.{part}.weight", None) for part in parts]
+            if found[0] is not None:
+                values[f"blk.{layer}.{name}.weight"] = order(np.concatenate(found, -2))
+    for name, tensor in values.items():
+        writer.add_tensor(name, np.ascontiguousarray(tensor))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return other
+
+
+@pytest.mark.parametrize("family", ["qwen3_5_moe_text", "qwen3_next"])  # llama.cpp reads it in no LFM2
+def test_experts_whose_gates_are_joined(tmp_path, family, llama_cpp):  # noqa: F811
+    model = build(family)
+    file = write_gguf(model, tmp_path)
+    other = rewritten(file, {"ffn_gate_up_exps": ["ffn_gate_exps", "ffn_up_exps"]}, lambda values: values)
+    check_same(other, tmp_path, model, llama_cpp)
+
+
+def test_weights_of_older_files_by_key_heads(tmp_path, llama_cpp):  # noqa: F811
+    model = build("qwen3_next", **heads(2, 4, 20))
+    file = write_gguf(model, tmp_path)
+
+    def by_key_heads(values: np.ndarray) -> np.ndarray:
+        queries, keys, others, gates = np.split(values.reshape(12, 20, 96), [2, 4, 8])
+        each = [np.concatenate([queries[[key]], keys[[key]], others[2 * key : 2 * key + 2],
+                                gates[2 * key : 2 * key + 2]]) for key in range(2)]  # fmt: skip
+        return np.concatenate(each).reshape(values.shape)
+
+    # The layer that attends has no gate of this name.
+    other = rewritten(file, {"ssm_in": ["attn_qkv", "attn_gate"]}, by_key_heads)
+    check_same(other, tmp_path, model, llama_cpp)
+
+
+def check_same(file: Path, folder: Path, model: PreTrainedModel, llama_cpp: LlamaCpp) -> None:  # noqa: F811
+    assert np.abs(llama_cpp.logits(file, IDS) - logits_of(model, IDS)).max() < TOLERANCE
+    unpack_gguf(file, folder / "unpacked")
+    found, own = load_file(folder / "unpacked" / "model.safetensors"), tensors_of(model)
+    assert found.keys() == own.keys()
+    assert [name for name in own if not np.array_equal(found[name], own[name])] == []
+    assert storage_options(read_container(file)) == "" and kept_codes(read_container(file))
+
+
 # No file that is written has these: of 2023, and of layers that are left out (test/python/test_gguf_hybrids.py).
 UNWRITTEN = {"rope.scale_linear", "nextn_predict_layers"}
 
@@ -131,7 +189,7 @@ def test_each_key_is_tried(tmp_path):
     """Two values of each that is read are in the files above, or it is missing in some."""
     found: dict[str, dict[str, set[str]]] = {}
     for family, fields in CASES.values():
-        models.configure(family, **{**FAMILIES[family], **fields}).save_pretrained(tmp_path)
+        models.configure(family, **deepcopy({**FAMILIES[family], **fields})).save_pretrained(tmp_path)
         config = text_config(read_json(tmp_path / "config.json", ""))
         metadata = model_metadata(ARCHITECTURES[family], config, tmp_path / "config.json")
         for key in ARCHITECTURES[family].keys.read:

@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +42,7 @@ class Architecture:
     name: what general.architecture says.
     model_type, model_class: what transformers calls it; where several are one to llama.cpp, the plainest.
     outer, inner: the weights beside the layers, and those of a layer.
+    others: what some files have in place of those of `inner` with the same name in transformers.
     layers: what a layer's name begins with in transformers, as in `layers`.3.`inner`.
     kinds: of what kinds each layer is; `extents`: what the letters of shapes are. Both by a checked config.json.
     biased: which weights of a layer have a bias, too, by llama.cpp's names.
@@ -50,6 +51,7 @@ class Architecture:
     tied: whether embedding and head are one where config.json does not say so.
     activations: the names of what llama.cpp computes between the layers of a feed-forward network.
     turned_part: the usual share of each head that positions turn; None: they turn all of each.
+    older_fields: what fields of config.json were called, which transformers still reads first.
     own_metadata, own_config: what only this architecture has, by config.json and its file, and the other way by the
         file and what the others have become.
     """
@@ -68,8 +70,16 @@ class Architecture:
     tied: bool = False
     activations: tuple[str, ...] = ("silu", "swish")
     turned_part: float | None = None
+    others: tuple[Weight, ...] = ()
+    older_fields: Mapping[str, str] = field(default_factory=dict)
     own_metadata: Callable[[Mapping, Path], dict] = lambda config, file: {}
     own_config: Callable[[Container, dict], dict] = lambda container, config: {}
+
+    def as_in(self, container: Container) -> "Architecture":
+        """With the weights as this file has them."""
+        there = {found[2] for found in (_BLOCK.fullmatch(each.name) for each in container.tensors) if found}
+        others = {each.ours: each for each in self.others if not there.isdisjoint(_full_names(each))}
+        return replace(self, inner=tuple(others.get(each.ours, each) for each in self.inner)) if others else self
 
     @property
     def inner_modules(self) -> set[str]:
@@ -174,6 +184,10 @@ class Architecture:
     @cached_property
     def _outer_back(self) -> dict[str, tuple[Weight, int]]:
         return _by_their_names(self.outer)
+
+
+def _full_names(weight: Weight) -> set[str]:
+    return {name if weight.whole else f"{name}.weight" for name in weight.names}
 
 
 def _by_their_names(weights: tuple[Weight, ...]) -> dict[str, tuple[Weight, int]]:

@@ -82,7 +82,7 @@ def _storage(kind: str) -> str:
 def _patterns(container: Container, storages: dict[str, str], most: str) -> list[str]:
     """What is not stored as most are, as --weights-for takes it: *.v_proj=int8 where all layers have it so, else each
     by its name."""
-    architecture = architecture_named(container.text("general.architecture"), f"{container.path}")
+    architecture = architecture_named(container.text("general.architecture"), f"{container.path}").as_in(container)
     of_module: dict[str, set[str]] = {}
     for name, storage in storages.items():
         of_module.setdefault(_module(name), set()).add(storage)
@@ -103,7 +103,7 @@ def _module(name: str) -> str:
 
 def _torn(container: Container) -> set[str]:
     """Matrices with groups of columns that do not stay together."""
-    architecture = architecture_named(container.text("general.architecture"), f"{container.path}")
+    architecture = architecture_named(container.text("general.architecture"), f"{container.path}").as_in(container)
     found: set[str] = set()
     config: Mapping = {}
     for tensor in container.tensors:

@@ -38,12 +38,17 @@ SHARED = (
 )
 
 
+# Of Qwen, as llama.cpp's converter writes it on demand.
+JOINED = Weight("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", "eyh", whole=True)
+
+
 def expert_extents(config: Mapping) -> dict[str, int]:
-    """e experts, x between the layers of one, s between those of the shared one."""
+    """e experts, x between the layers of one and y two of these, s between those of the shared one."""
     return {
         **decoder_extents(config),
         "e": config["num_experts"],
         "x": config["moe_intermediate_size"],
+        "y": 2 * config["moe_intermediate_size"],
         "s": config.get("shared_expert_intermediate_size") or 0,
     }
 

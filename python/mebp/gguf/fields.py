@@ -14,7 +14,7 @@ _WHOLE = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
           "n_inner", "n_layer", "n_positions", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
           "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval", "num_experts",
           "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "conv_L_cache",
-          "block_multiple_of")  # fmt: skip
+          "block_multiple_of", "block_ff_dim")  # fmt: skip
 _REAL = ("rms_norm_eps", "layer_norm_epsilon", "partial_rotary_factor", "rope_theta", "rope_local_base_freq",
          "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "norm_eps", "num_dense_layers",
          "block_ffn_dim_multiplier")  # fmt: skip

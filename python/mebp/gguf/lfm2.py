@@ -131,6 +131,7 @@ LFM2 = Architecture(
     extents=_extents,
     keys=Keys(fields=_FIELDS, per_layer=frozenset({_KEY_HEADS}), only=_ONLY),
     tied=True,
+    older_fields={"block_ff_dim": "intermediate_size"},
     own_metadata=_metadata,
     own_config=_config,
 )

@@ -24,7 +24,8 @@ _GPT2_RULES = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": Fa
 def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> dict[str, object]:
     """llama.cpp's keys without the architecture's name before them; raises mebp.Error, about the config.json `file`,
     for what llama.cpp would compute otherwise."""
-    names = architecture.keys.fields
+    older = {new: config[old] for old, new in architecture.older_fields.items() if old in config}
+    config, names = {**config, **older}, architecture.keys.fields
     for field in [*names.values(), "vocab_size"]:
         if not isinstance(config.get(field), int | float) or isinstance(config[field], bool):
             raise Error(f"{file}: lacks the number '{field}'; export and compile the model again")

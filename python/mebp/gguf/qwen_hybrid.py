@@ -18,7 +18,7 @@ from mebp.gguf import READ_ADVICE, WRITE_ADVICE
 from mebp.gguf.architecture import Architecture, decoder_extents
 from mebp.gguf.container import Container
 from mebp.gguf.dense import DECODER, GATED, attention_biases
-from mebp.gguf.experts import EXPERT_FIELDS, SHARED, SHARED_FIELDS, check_rules, expert_extents, routed
+from mebp.gguf.experts import EXPERT_FIELDS, JOINED, SHARED, SHARED_FIELDS, check_rules, expert_extents, routed
 from mebp.gguf.keys import DECODER_FIELDS, Keys
 from mebp.gguf.weights import AS_IT_IS, Change, Weight, check_count, whole_number
 
@@ -120,16 +120,19 @@ _JOINED = (
     Weight("linear_attn.norm", "ssm_norm", "d", LINEAR, change=AS_IT_IS),
     Weight("linear_attn.out_proj", "ssm_out", "hv", LINEAR),
 )
+# In files of 2025: by key heads, as in transformers.
+_BY_KEY_HEADS = Weight("linear_attn.in_proj_qkvz", "ssm_in", "Zh", LINEAR)
 
 
 def _extents(others: Callable[[Mapping], dict[str, int]], config: Mapping) -> dict[str, int]:
     """Q of queries and their gates, c channels of a convolution K wide, v of all value heads, of which there are n with
-    d numbers each; N is twice n."""
+    d numbers each; N is twice n, and Z is c and v."""
     found = others(config)
     heads, width = config["linear_num_value_heads"], config["linear_value_head_dim"]
     keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
     return {**found, "Q": 2 * found["q"], "c": 2 * keys + heads * width, "K": config["linear_conv_kernel_dim"],
-            "v": heads * width, "n": heads, "N": 2 * heads, "d": width}  # fmt: skip
+            "v": heads * width, "n": heads, "N": 2 * heads, "d": width,
+            "Z": 2 * keys + 2 * heads * width}  # fmt: skip
 
 
 def _kinds(config: Mapping) -> list[frozenset[str]]:
@@ -243,6 +246,7 @@ def _made(
         ),
         norm_offset=True,
         turned_part=_SHARE,
+        others=(_BY_KEY_HEADS, JOINED),
         own_metadata=partial(_metadata, name, in_space),
         own_config=partial(_config, in_space),
     )

@@ -63,6 +63,7 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
         raise Error(f"{file}: is not a model, for its general.type is {kind[:60]}; give the base model")
     architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
     model = without_ahead(container)
+    architecture = architecture.as_in(model)
     ours = _names(model, architecture)
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         target.mkdir(exist_ok=True)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published configurations of models with recurrences as GGUF files, without their numbers: what is written of one is
+what is asked for where the file is read."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from parts.public_shapes import SHAPES, configuration
+from transformers import AutoModelForCausalLM
+
+from mebp.gguf.architectures import architecture_of
+from mebp.gguf.container import Container, StoredTensor
+from mebp.gguf.metadata import model_config
+from mebp.gguf.model import ModelWriter
+from mebp.gguf.shapes import expected_tensors
+
+NAMES = ["LFM2-1.2B", "LFM2-8B-A1B", "Qwen3.5-27B", "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B"]
+
+
+def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
+    config = configuration(SHAPES[name]).get_text_config()
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    return {each: tuple(values.shape) for each, values in model.state_dict().items() if each not in tied}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_is_what_is_read(tmp_path: Path, name: str) -> None:
+    fields = SHAPES[name]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    shapes = shapes_of(name)
+    writer = ModelWriter(tmp_path, shapes, "q8_0")
+    architecture = architecture_of(configuration(fields).get_text_config().model_type, name)
+    written = {there: shape for each in shapes for there, shape, _ in writer._tensors(each)}
+    metadata = {f"{architecture.name}.{key}": value for key, value in writer._metadata.items()}
+    metadata["general.architecture"] = architecture.name
+    tensors = [StoredTensor(each, "F32", shape, 0, 0) for each, shape in written.items()]
+    config = model_config(architecture, Container(tmp_path / "model.gguf", metadata, tensors))
+    assert expected_tensors(architecture, config) == written
+    # It is the same model to transformers.
+    again = configuration({**config, "dtype": "float32"})
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(again)
+    assert {each: tuple(values.shape) for each, values in model.state_dict().items() if each in shapes} == shapes
+    own = configuration(fields).get_text_config()
+    for field in ("layer_types", "max_position_embeddings", "num_experts_per_tok"):
+        assert getattr(again, field, None) == getattr(own, field, None), field
+    assert again.rope_parameters["rope_theta"] == own.rope_parameters["rope_theta"]
+
+
+def test_numbers_that_readers_take_from_it(tmp_path: Path) -> None:
+    found = {}
+    for name in NAMES:
+        (tmp_path / "config.json").write_text(json.dumps(SHAPES[name]))
+        found[name] = ModelWriter(tmp_path, {}, "f32")._metadata
+    assert found["LFM2-1.2B"]["feed_forward_length"] == 8192  # of 12,288, which is adjusted
+    assert found["LFM2-1.2B"]["attention.head_count_kv"][:4] == [0, 0, 8, 0]
+    assert found["LFM2-8B-A1B"]["leading_dense_block_count"] == 2
+    assert found["Qwen3.5-27B"]["rope.dimension_sections"] == [11, 11, 10, 0]
+    assert found["Qwen3.5-27B"]["rope.dimension_count"] == 64
+    assert found["Qwen3-Next-80B-A3B"]["ssm.inner_size"] == 4096
+    assert {each["full_attention_interval"] for name, each in found.items() if "Qwen" in name} == {4}
