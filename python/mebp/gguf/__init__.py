@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF, the files that llama.cpp reads: models and adapters, in and out.
 
-architectures  what llama.cpp calls a model type's tensors, and which rows it has in another order
+architectures  the model types that are read and written: a table for each, and nothing else of it is anywhere
+architecture   what such a table has; its rows are in weights, and its keys in keys
+dense, lfm2, qwen_hybrid     the tables; experts and gemma have parts of them
 container      a file's metadata and where its tensors lie, read with every size checked
 metadata       config.json as llama.cpp's keys
 vocabulary     tokenizer.json as llama.cpp's keys
 model          a whole model, written tensor by tensor
 source         a file as a folder for transformers
+ahead          layers of a file that nothing here trains
 codes          which of a file's codes a bundle keeps
 """
 

@@ -12,10 +12,12 @@ import numpy as np
 from mebp.errors import translate_errors
 from mebp.gguf.container import Container
 from mebp.gguf.keys import Keys
+from mebp.gguf.positions import THETA
 from mebp.gguf.weights import PLUS_ONE, Order, Place, Weight
 
 _NUMBER = "(0|[1-9][0-9]{0,5})"  # of a layer
 _BLOCK = re.compile(rf"blk\.{_NUMBER}\.(.+)")
+WINDOW = "attention.sliding_window"
 _PARAMETERS = ("weight", "bias")
 
 
@@ -50,6 +52,8 @@ class Architecture:
     norm_offset: whether transformers adds 1 to the weight of a norm, which llama.cpp expects to be there already.
     tied: whether embedding and head are one where config.json does not say so.
     activations: the names of what llama.cpp computes between the layers of a feed-forward network.
+    usual_theta: the base of positions where config.json has none. scales_positions: whether transformers can, so that a
+        file may say it.
     turned_part: the usual share of each head that positions turn; None: they turn all of each.
     older_fields: what fields of config.json were called, which transformers still reads first.
     own_metadata, own_config: what only this architecture has, by config.json and its file, and the other way by the
@@ -70,10 +74,17 @@ class Architecture:
     tied: bool = False
     activations: tuple[str, ...] = ("silu", "swish")
     turned_part: float | None = None
+    usual_theta: float = THETA
+    scales_positions: bool = True
     others: tuple[Weight, ...] = ()
     older_fields: Mapping[str, str] = field(default_factory=dict)
     own_metadata: Callable[[Mapping, Path], dict] = lambda config, file: {}
     own_config: Callable[[Container, dict], dict] = lambda container, config: {}
+
+    @property
+    def has_window(self) -> bool:
+        """Whether llama.cpp computes some of its layers with one."""
+        return WINDOW in self.keys.own
 
     def as_in(self, container: Container) -> "Architecture":
         """With the weights as this file has them."""

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping
 
-from mebp.gguf.architecture import Architecture, one_kind
+from mebp.gguf.architecture import WINDOW, Architecture, one_kind
 from mebp.gguf.gemma import gemma_config, gemma_metadata
 from mebp.gguf.keys import GPT2_FIELDS, Keys
 from mebp.gguf.weights import Weight, paired
@@ -75,13 +75,13 @@ GEMMA3 = Architecture(
     ),
     biased=attention_biases,
     keys=Keys(
-        own=frozenset({"attention.sliding_window", "attention.sliding_window_pattern", "final_logit_softcapping",
-                       "rope.freq_base_swa"}),
+        own=frozenset({WINDOW, f"{WINDOW}_pattern", "final_logit_softcapping", "rope.freq_base_swa"}),
         images=("mm.", "vision."),
     ),
     norm_offset=True,
     tied=True,
     activations=("gelu_pytorch_tanh",),
+    usual_theta=1e6,
     own_metadata=gemma_metadata,
     own_config=gemma_config,
 )  # fmt: skip
@@ -98,6 +98,7 @@ PHI3 = Architecture(
         *_NORMS,
     ),
     turned_part=1.0,
+    scales_positions=False,  # transformers scales Phi-3's by LongRoPE alone
 )
 
 

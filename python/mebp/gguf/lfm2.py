@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mebp.errors import Error
 from mebp.gguf import WRITE_ADVICE
-from mebp.gguf.architecture import Architecture, decoder_extents
+from mebp.gguf.architecture import WINDOW, Architecture, decoder_extents
 from mebp.gguf.container import Container
 from mebp.gguf.experts import EXPERT_FIELDS, check_rules, expert_extents, routed
 from mebp.gguf.keys import DECODER_FIELDS, Keys
@@ -120,7 +120,7 @@ def _config_with_experts(container: Container, config: dict) -> dict[str, object
 
 
 _FIELDS = {**DECODER_FIELDS, "attention.layer_norm_rms_epsilon": "norm_eps", "shortconv.l_cache": "conv_L_cache"}
-_ONLY = {"attention.sliding_window": 0}
+_ONLY = {WINDOW: 0}
 LFM2 = Architecture(
     "lfm2",
     "lfm2",
@@ -131,6 +131,7 @@ LFM2 = Architecture(
     extents=_extents,
     keys=Keys(fields=_FIELDS, per_layer=frozenset({_KEY_HEADS}), only=_ONLY),
     tied=True,
+    usual_theta=1e6,
     older_fields={"block_ff_dim": "intermediate_size"},
     own_metadata=_metadata,
     own_config=_config,
@@ -155,6 +156,7 @@ LFM2_MOE = Architecture(
         only={**_ONLY, _GATING: _SIGMOID},
     ),
     tied=True,
+    usual_theta=1e6,
     own_metadata=_metadata_with_experts,
     own_config=_config_with_experts,
 )

@@ -7,14 +7,14 @@ from pathlib import Path
 from mebp.errors import Error
 from mebp.gguf import READ_ADVICE, WRITE_ADVICE
 from mebp.gguf.ahead import layers_ahead
-from mebp.gguf.architecture import Architecture
+from mebp.gguf.architecture import WINDOW, Architecture
 from mebp.gguf.container import Container
 from mebp.gguf.experts import check_rules
 from mebp.gguf.positions import read_rope, rope_metadata, rope_of
 from mebp.gguf.vocabulary import special_id
 
 _EMBEDDING = "token_embd.weight"
-_KEY_HEADS, _WINDOW = "attention.head_count_kv", "attention.sliding_window"
+_KEY_HEADS = "attention.head_count_kv"
 _WIDEST_HEAD = 1 << 16
 _DAMAGED = "download it again"
 # Fields of GPT-2 that change what is computed, and what llama.cpp computes.
@@ -49,7 +49,7 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
         "rope.dimension_count": int(turned),
     }
     _check_window(architecture, config, file)
-    return found | rope_metadata(config, file) | architecture.own_metadata(config, file)
+    return found | rope_metadata(config, file, architecture.usual_theta) | architecture.own_metadata(config, file)
 
 
 def model_config(architecture: Architecture, container: Container) -> dict[str, object]:
@@ -101,7 +101,9 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
         raise Error(f"{container.path}: '{name}.attention.key_length' and '{name}.rope.dimension_count' make heads of "
                     f"{width} with positions in {turned or width}, which cannot be; {_DAMAGED}")  # fmt: skip
     _check_same(container, f"{name}.attention.value_length", width)
-    rope = read_rope(container, name, found["max_position_embeddings"])
+    rope = read_rope(
+        container, name, found["max_position_embeddings"], architecture.scales_positions, architecture.has_window
+    )
     if turned and turned != width:
         if architecture.turned_part is None:
             _check_same(container, f"{name}.rope.dimension_count", width)
@@ -120,8 +122,8 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
 
 def ignored_window(architecture: Architecture, container: Container) -> str | None:
     """What to say of a window that llama.cpp ignores, where it is shorter than the context."""
-    key = f"{architecture.name}.{_WINDOW}"
-    window = None if _WINDOW in architecture.keys.own else container.whole(key)
+    key = f"{architecture.name}.{WINDOW}"
+    window = None if architecture.has_window else container.whole(key)
     if not window or window >= (container.whole(f"{architecture.name}.context_length") or 0):
         return None
     return (f"{container.path}: '{key}' is {window}, which llama.cpp ignores in '{architecture.name}', and so does "
@@ -150,7 +152,7 @@ def _check_blocks(container: Container, key: str, count: int, shapes: Mapping[st
 
 
 def _check_window(architecture: Architecture, config: Mapping, file: Path) -> None:
-    window = config.get("sliding_window") if _WINDOW not in architecture.keys.own else None
+    window = None if architecture.has_window else config.get("sliding_window")
     if window and config.get("use_sliding_window", True) and window < config["max_position_embeddings"]:
         raise Error(f"{file}: has a sliding window, which llama.cpp ignores in '{architecture.name}'; {WRITE_ADVICE}")
 

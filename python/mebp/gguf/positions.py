@@ -21,10 +21,7 @@ _LLAMA3 = {
 _KINDS = ("none", "linear", "yarn")
 # llama.cpp computes these of YaRN whatever a file says.
 _YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
-# Where config.json has none.
-_THETA, _THETA_OF = 10_000.0, dict.fromkeys(("gemma3_text", "lfm2", "lfm2_moe"), 1_000_000.0)
-_NEVER_SCALED = ("phi3",)  # transformers scales Phi-3's by LongRoPE alone
-_WINDOWED = ("gemma3",)  # there llama.cpp has YaRN's factor of the attention in layers with a window, too
+THETA = 10_000.0  # where config.json has none, in most architectures
 
 
 def rope_of(config: Mapping) -> Mapping:
@@ -33,11 +30,11 @@ def rope_of(config: Mapping) -> Mapping:
     return found.get("full_attention", found)
 
 
-def rope_metadata(config: Mapping, file: Path) -> dict[str, float | str | int]:
+def rope_metadata(config: Mapping, file: Path, usual_theta: float = THETA) -> dict[str, float | str | int]:
     """llama.cpp's keys; raises mebp.Error, about the config.json `file`, for what llama.cpp would compute otherwise."""
     rope = rope_of(config)
     kind = rope.get("rope_type", rope.get("type", "default"))
-    found: dict[str, float | str | int] = {"rope.freq_base": _theta(config)}
+    found: dict[str, float | str | int] = {"rope.freq_base": _theta(config, usual_theta)}
     if kind == "linear":
         return found | {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
     if kind == "yarn":
@@ -68,10 +65,14 @@ def _attention_factor(factor: float, scale: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
-def read_rope(container: Container, name: str, context: int) -> dict[str, object]:
-    """rope_parameters of the keys of architecture `name`, as llama.cpp understands them; context: its length."""
+def read_rope(container: Container, name: str, context: int, is_scaled_at_all: bool, has_window: bool) -> dict:
+    """rope_parameters of the keys of architecture `name`, as llama.cpp understands them; context: its length.
+
+    is_scaled_at_all: whether transformers scales its positions so. has_window: whether some of its layers have one,
+    where llama.cpp has YaRN's factor of the attention, too.
+    """
     theta = container.real(f"{name}.rope.freq_base", 1.0)
-    plain: dict[str, object] = {"rope_type": "default", "rope_theta": _THETA if theta is None else theta}
+    plain: dict[str, object] = {"rope_type": "default", "rope_theta": THETA if theta is None else theta}
     kind_key, attention_key = f"{name}.rope.scaling.type", f"{name}.rope.scaling.attn_factor"
     kind = container.text(kind_key)
     if kind is None:
@@ -81,7 +82,7 @@ def read_rope(container: Container, name: str, context: int) -> dict[str, object
                     f"{READ_ADVICE}")  # fmt: skip
     factor_key, factor = _factor(container, name)
     is_scaled = kind != "none" and factor != 1
-    if is_scaled and name in _NEVER_SCALED:
+    if is_scaled and not is_scaled_at_all:
         raise Error(f"{container.path}: '{factor_key}' is {factor:g}, and positions that are scaled cannot be read in "
                     f"'{name}'; {READ_ADVICE}")  # fmt: skip
     attention = container.real(attention_key, 0.0)
@@ -89,7 +90,7 @@ def read_rope(container: Container, name: str, context: int) -> dict[str, object
         if kind != "yarn" or not is_scaled:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g} without YaRN, which cannot be read "
                         f"here; {READ_ADVICE}")  # fmt: skip
-        if name in _WINDOWED:
+        if has_window:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g}, and only 1 can be read in '{name}'; "
                         f"{READ_ADVICE}")  # fmt: skip
         plain["attention_factor"] = attention * _attention_factor(factor)
@@ -139,13 +140,12 @@ def rope_factors(config: Mapping) -> np.ndarray | None:
     if rope.get("rope_type", rope.get("type")) != "llama3":
         return None
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    frequencies = _theta(config) ** -(np.arange(0, width, 2, dtype=np.float64) / width)
+    frequencies = _theta(config, THETA) ** -(np.arange(0, width, 2, dtype=np.float64) / width)
     turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
     low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
     share = np.clip((turns - low) / (high - low), 0, 1)  # 1: turns often enough to stay as it is
     return (1 / (share + (1 - share) / factor)).astype(np.float32)
 
 
-def _theta(config: Mapping) -> float:
-    usual = _THETA_OF.get(config.get("model_type"), _THETA)
+def _theta(config: Mapping, usual: float) -> float:
     return float(rope_of(config).get("rope_theta") or config.get("rope_theta") or usual)
