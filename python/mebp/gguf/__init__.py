@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF, the files that llama.cpp reads: models and adapters, in and out.
 
-architectures  the model types that are read and written: a table for each, and nothing else of it is anywhere
+architectures  the model types that are read and written, with a table for each
 architecture   what such a table has; its rows are in weights, and its keys in keys
 dense, lfm2, qwen_hybrid     the tables; experts and gemma have parts of them
 container      a file's metadata and where its tensors lie, read with every size checked
