@@ -264,13 +264,13 @@ def test_adapters_that_transformers_cannot_have(tmp_path):
     )
     own = "use the adapter's own base model"
     assert of_adapter(file, tmp_path, linear_num_value_heads=4) == (
-        f"'linear_attn.in_proj_qkvz' has 64 rows or columns where its base model has 48; {own}"
+        f"'{QKVZ}' has 64 rows or columns where its base model has 48; {own}"
     )
     assert of_adapter(file, tmp_path, linear_num_value_heads=None) == (
         "the base model's config.json lacks a size of 'qwen3next'; download it again"
     )
     assert of_adapter(adapter("qwen35", (("ssm_out", HIDDEN, 20),)), tmp_path) == (
-        f"'linear_attn.out_proj' has 20 rows or columns where its base model has 24; {own}"
+        f"'model.layers.0.linear_attn.out_proj' has 20 rows or columns where its base model has 24; {own}"
     )
     for module in ("ssm_conv1d", "ffn_gate_exps", "attn_norm", "nextn.eh_proj"):
         assert of_adapter(adapter("qwen35moe", ((module, HIDDEN, HIDDEN),)), tmp_path) == (

@@ -111,12 +111,12 @@ class Architecture:
         begins with."""
         before, inner = self._within(name)
         if before and inner in self._whole:
-            return self._place(self._whole[inner], before, "", config, what)
+            return self._place(self._whole[inner], name, "", config, what)
         module, _, parameter = name.rpartition(".")
         weight = self.weight_of(module)
         if weight is None or parameter not in _PARAMETERS:
             return None
-        return self._place(weight, before, parameter, config, what)
+        return self._place(weight, module, parameter, config, what)
 
     def weight_of(self, module: str) -> Weight | None:
         """Of transformers' module."""
@@ -151,11 +151,11 @@ class Architecture:
         found = re.fullmatch(rf"{re.escape(self.layers)}\.{_NUMBER}\.(.+)", name)
         return (f"blk.{found[1]}.", found[2]) if found else ("", name)
 
-    def _place(self, weight: Weight, before: str, parameter: str, config: Mapping, what: str) -> Place:
-        is_bias = parameter == "bias"
+    def _place(self, weight: Weight, module: str, parameter: str, config: Mapping, what: str) -> Place:
+        is_bias, (before, _) = parameter == "bias", self._within(module)
 
         def order(made_by: Order | None) -> Callable[[int], np.ndarray] | None:
-            return made_by and (lambda count: made_by(config, weight.ours, count, what))
+            return made_by and (lambda count: made_by(config, module, count, what))
 
         cuts: tuple[int, ...] = ()
         if len(weight.names) > 1:
