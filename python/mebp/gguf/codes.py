@@ -2,6 +2,7 @@
 """Which of a GGUF file's codes a bundle keeps: mebpc quantises the dequantised values again, and where that gives the
 very same numbers nothing is lost."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -83,22 +84,26 @@ def _patterns(container: Container, storages: dict[str, str], most: str) -> list
     """What is not stored as most are, as --weights-for takes it: *.v_proj=int8 where all layers have it so, else each
     by its name."""
     architecture = architecture_named(container.text("general.architecture"), f"{container.path}").as_in(container)
-    of_module: dict[str, set[str]] = {}
+    ours: dict[str, str] = {}
+    of_end: dict[str, set[str]] = {}
     for name, storage in storages.items():
-        of_module.setdefault(_module(name), set()).add(storage)
+        there = architecture.from_gguf(name)
+        ours[name] = there[0].removesuffix(".weight") if there else name
+        for end in _ends(ours[name]):
+            of_end.setdefault(end, set()).add(storage)
     found = []
     for name, storage in storages.items():
         if storage != most:
-            found_there = architecture.from_gguf(name)
-            ours = found_there[0].removesuffix(".weight") if found_there else name
-            everywhere = name.startswith("blk.") and len(of_module[_module(name)]) == 1
-            found.append(f"*.{ours.rpartition('.')[2]}={storage}" if everywhere else f"{ours}={storage}")
+            is_inner = name.startswith("blk.")
+            short = next((end for end in _ends(ours[name]) if is_inner and len(of_end[end]) == 1), None)
+            found.append(f"*.{short}={storage}" if short else f"{ours[name]}={storage}")
     return list(dict.fromkeys(found))
 
 
-def _module(name: str) -> str:
-    """Without the layer's number."""
-    return name.split(".", 2)[2] if name.startswith("blk.") else name
+def _ends(name: str) -> list[str]:
+    """What stands for a weight of each layer: the ends of its name behind the layer's number, the shortest first."""
+    inner = re.split(r"\.[0-9]+\.", name, maxsplit=1)[-1].split(".")
+    return [".".join(inner[-count:]) for count in range(1, len(inner) + 1)]
 
 
 def _torn(container: Container) -> set[str]:
