@@ -219,6 +219,8 @@ FOLDERS = [
     ("qwen3_5_moe_text", {"num_experts": None}, "lacks the number 'num_experts'; export and compile the model again"),
     ("qwen3_next", {"mlp_only_layers": [1]},
      f"has mlp_only_layers [1], which llama.cpp does not compute in 'qwen3next'; {WRITE}"),
+    ("qwen3_5_moe_text", {"attention_bias": True},
+     f"has attention_bias True, which llama.cpp does not compute in 'qwen35moe'; {WRITE}"),
     ("qwen3_next", {"norm_topk_prob": False},
      f"has norm_topk_prob False, which llama.cpp does not compute in 'qwen3next'; {WRITE}"),
     ("lfm2", {"conv_bias": True}, f"has conv_bias True, which llama.cpp does not compute in 'lfm2'; {WRITE}"),

@@ -17,7 +17,7 @@ from mebp.errors import Error
 from mebp.gguf import READ_ADVICE, WRITE_ADVICE
 from mebp.gguf.architecture import Architecture, decoder_extents
 from mebp.gguf.container import Container
-from mebp.gguf.dense import DECODER, GATED, attention_biases
+from mebp.gguf.dense import DECODER, GATED
 from mebp.gguf.experts import EXPERT_FIELDS, JOINED, SHARED, SHARED_FIELDS, check_rules, expert_extents, routed
 from mebp.gguf.keys import DECODER_FIELDS, Keys
 from mebp.gguf.weights import AS_IT_IS, Change, Weight, check_count, whole_number
@@ -151,8 +151,8 @@ _FIELDS = {
 }
 _OWN = {_INTERVAL, "ssm.inner_size", "nextn_predict_layers"}
 _OF_EXPERTS = {"feed_forward_length": "every layer has experts"}
-# Of Qwen3-Next; the others have no such fields.
-_RULES = {"decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True}
+# All but the first are of Qwen3-Next; the others have no such fields.
+_RULES = {"attention_bias": False, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True}
 
 
 def _metadata(name: str, in_space: bool, config: Mapping, file: Path) -> dict[str, object]:
@@ -238,7 +238,6 @@ def _made(
         (*_ATTENTION, *linear, *((*routed("mlp"), *SHARED) if has_experts else GATED)),
         kinds=_kinds,
         extents=partial(_extents, expert_extents if has_experts else decoder_extents),
-        biased=attention_biases,
         keys=Keys(
             fields=fields,
             own=frozenset({*_OWN, *([_SECTIONS] if in_space else [])}),
