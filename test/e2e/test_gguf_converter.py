@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of models with recurrences beside those of llama.cpp's own converter, where MEBP_LLAMA_CONVERTER names it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from mebp.exporter.packaged import unpack
+from mebp.gguf.container import read_container
+from mebp.gguf.model import ModelWriter
+from mebp.gguf.source import unpack_gguf
+from support import models
+
+DELTA = {"linear_value_head_dim": 12, "full_attention_interval": 2, "head_dim": 64, "partial_rotary_factor": 1.0}
+FAMILIES: dict[str, dict] = {"lfm2": {}, "lfm2_moe": {}, "qwen3_5_text": DELTA, "qwen3_5_moe_text": DELTA,
+                             "qwen3_next": DELTA}  # fmt: skip
+LEAST_BIT = 2.0**-22  # of a rate, whose exp two libraries may round otherwise
+# Only one of both says these; llama.cpp takes the same where they are missing, or has no use for them.
+EITHER = ("general.", "tokenizer.", ".vocab_size", ".rope.dimension_count", ".feed_forward_length")
+
+
+@pytest.fixture(scope="module")
+def converter() -> Path:
+    if "MEBP_LLAMA_CONVERTER" not in os.environ:
+        pytest.skip("MEBP_LLAMA_CONVERTER names no convert_hf_to_gguf.py of llama.cpp")
+    return Path(os.environ["MEBP_LLAMA_CONVERTER"]).absolute()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_writes_the_same(tmp_path, family, converter):
+    folder, theirs, ours = tmp_path / "model", tmp_path / "theirs.gguf", tmp_path / "ours.gguf"
+    model = models.build(family, vocab_size=49152, **FAMILIES[family])
+    models.save(model, folder)
+    for file in unpack("packaged:smollm2").iterdir():
+        if file.name.startswith(("tokenizer", "chat_template")):
+            shutil.copy(file, folder)
+    # The tokenizer as it stands: by a model's type transformers would take another for some.
+    config = (folder / "config.json").read_text()
+    untyped = {name: value for name, value in json.loads(config).items() if name != "model_type"}
+    (folder / "config.json").write_text(json.dumps(untyped))
+    options = ["--no-mtp"] if "qwen" in family else []
+    # Beside it lies llama.cpp's own gguf, which nothing here should see.
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, converter, folder, "--outfile", theirs, "--outtype", "f32", *options], env=alone,
+                   check=True, capture_output=True)  # fmt: skip
+    (folder / "config.json").write_text(config)
+    tied = model.config.tie_word_embeddings
+    tensors = {name: values.numpy() for name, values in model.state_dict().items()
+               if not (tied and name == "lm_head.weight")}  # fmt: skip
+    writer = ModelWriter(folder, {name: values.shape for name, values in tensors.items()}, "f32")
+    writer.write(ours, tensors.values(), "tiny")
+    one, other = read_container(theirs), read_container(ours)
+    expected, found = ({each.name: file.values(each) for each in file.tensors} for file in (one, other))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        most = LEAST_BIT * np.abs(values) if name.endswith("ssm_a") else 0
+        assert found[name].shape == values.shape and (np.abs(found[name] - values) <= most).all(), name
+    for key in one.metadata.keys() | other.metadata.keys():
+        if not key.startswith(EITHER[:2]) and not key.endswith(EITHER[2:]):
+            assert one.metadata.get(key) == other.metadata.get(key), key
+    for key in ("model", "tokens", "merges"):
+        assert one.metadata[f"tokenizer.ggml.{key}"] == other.metadata[f"tokenizer.ggml.{key}"], key
+    unpack_gguf(theirs, tmp_path / "unpacked")
+    back = load_file(tmp_path / "unpacked" / "model.safetensors")
+    assert back.keys() == tensors.keys()
+    for name, values in tensors.items():
+        assert np.abs(back[name] - values).max() < 1e-6, name  # 1 was added to norms in f32
