@@ -306,3 +306,11 @@ def test_published_sections_stay_as_they_are(tmp_path):
     assert found._metadata["rope.dimension_count"] == 64
     found = written(tmp_path, "qwen3_5_text", {})
     assert found._metadata["rope.dimension_sections"] == [1, 1, 0, 0]
+
+
+def test_a_tensor_of_other_sizes_than_config_json_s(tmp_path):
+    written(tmp_path, "qwen3_next", {})
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    writer = ModelWriter(tmp_path, {name: (3, 20, 32)}, "f32")
+    with pytest.raises(Error, match="'blk.0.ffn_gate_exps.weight and blk.0.ffn_up_exps.weight' has 20 rows or columns"):
+        _ = writer.bytes

@@ -86,13 +86,13 @@ class ModelWriter:
         roundings = {}
         with np.errstate(over="ignore", invalid="ignore"):  # seen below, with the tensor's name
             for name, tensor in zip(self._shapes, tensors, strict=True):
-                written = []
                 whole = tensor.reshape(self._shapes[name])  # a bundle has experts and convolutions as matrices
-                for part, (_, _, kind) in zip(self._places[name].there(whole), self._tensors(name), strict=True):
+                parts, each = self._places[name].there(whole), []
+                for part, (_, _, kind) in zip(parts, self._tensors(name), strict=True):
                     stored, rounding = self._round(name, part, kind)
                     writer.write_tensor_data(stored)
-                    written.append((rounding, float(np.linalg.norm(part))))
-                roundings[name] = _joined(written)
+                    each.append(rounding)
+                roundings[name] = each[0] if len(each) == 1 else _joined(each, [np.linalg.norm(part) for part in parts])
         writer.close()
         return roundings
 
@@ -185,8 +185,8 @@ def _fits(value: object) -> bool:
     return type(value) is str or (isinstance(value, float) and abs(value) < _LARGEST_F32)
 
 
-def _joined(parts: Iterable[tuple[float, float]]) -> float:
-    """The rounding of a whole, by that of each part and its norm."""
-    every = [*parts]
-    norm = math.hypot(*(norm for _, norm in every))
-    return math.hypot(*(rounding * norm for rounding, norm in every)) / norm if norm else 0.0
+def _joined(roundings: list[float], norms: Iterable[float]) -> float:
+    """Of a whole, by that of each part and its norm."""
+    every = [*map(float, norms)]
+    norm = math.hypot(*every)
+    return math.hypot(*map(math.prod, zip(roundings, every, strict=True))) / norm if norm else 0.0

@@ -83,6 +83,8 @@ class Place:
         """Of llama.cpp's tensors, for transformers' shape."""
         shape = (shape[0], *shape[2:]) if self.is_filter else shape
         shape = shape[::-1] if self.turned and len(shape) == 2 else shape
+        if self.cuts:
+            check_count(sum(self.cuts), " and ".join(self.names), shape[-2] if len(shape) > 1 else 0, self.what)
         return [(*shape[:-2], rows, shape[-1]) for rows in self.cuts] or [shape]
 
     def shape_here(self, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class Place:
 
 
 def check_count(expected: int, module: str, count: int, what: str) -> None:
-    """Raises mebp.Error where the module has another number of rows or columns than its order is of."""
+    """Raises mebp.Error where a module has another number of rows or columns than its order or its parts have."""
     if expected != count:
         raise Error(f"{what}: '{module}' has {count} rows or columns where its base model has {expected}; use the "
                     "adapter's own base model")  # fmt: skip
