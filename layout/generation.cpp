@@ -22,9 +22,11 @@ GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApar
   uint64_t arena = 0;
   for (const auto &block : facts.blocks) {
     std::vector<StatePlace> &places = layout.states.emplace_back();
-    for (const KeptState &state : block->states)
-      places.push_back(
-          {memory.take(Owner::States, state.bytes), state.capacity, state.rowBytes, state.window, state.isCarried});
+    for (const KeptState &state : block->states) {
+      const uint64_t offset = memory.take(Owner::States, state.bytes);
+      const uint64_t copy = state.isCarried ? memory.take(Owner::States, state.bytes) : 0;
+      places.push_back({offset, state.capacity, state.rowBytes, state.window, state.isCarried, copy});
+    }
     if (block->generatedRows)
       layout.rows = static_cast<uint32_t>(block->generatedRows);
     arena = std::max(arena, block->generating.arena);
@@ -35,6 +37,7 @@ GenerationPlan planGeneration(const Facts &facts, bool placesValues, bool isApar
         value.offset = findState(facts, layout, value.name);
   layout.ids = memory.take(Owner::Tokens, layout.rows * sizeof(int32_t));
   layout.wantedRows = memory.take(Owner::Tokens, layout.rows * sizeof(int32_t));
+  layout.draft = memory.take(Owner::Tokens, layout.rows * sizeof(int32_t));
   layout.history = memory.take(Owner::Tokens, facts.model->history);
   layout.scratch = memory.take(Owner::Scratch, placesValues ? 0 : arena);
   return layout;

@@ -17,7 +17,8 @@ struct StatePlace {
   uint64_t capacity = 0; // positions of each batch item
   uint64_t rowBytes = 0;
   uint64_t window = 0;    // how far back it is read; 0: it keeps every position
-  bool isCarried = false; // it has nothing of any one position: it cannot go back
+  bool isCarried = false; // it has nothing of any one position: it goes back by its copy alone
+  uint64_t copy = 0;      // of what is carried: where it lies
   uint64_t itemBytes() const { return capacity * rowBytes; }
 };
 
@@ -27,6 +28,7 @@ struct GenerationPlan {
   RemotePlan remote;                           // likewise, within a block
   std::vector<std::vector<StatePlace>> states; // of each block, in the order of its program's ports
   uint64_t ids = 0, wantedRows = 0;            // numbers of rows whose logits are asked for
+  uint64_t draft = 0;                          // the tokens of the last one
   uint64_t history = 0;                        // of half a model alone
   uint64_t scratch = 0;
   Region memory;

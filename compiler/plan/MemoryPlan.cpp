@@ -259,6 +259,18 @@ uint64_t countLogits(ModuleOp module, const Options &options) {
   return vocabulary ? options.shape.batch * vocabulary.getInt() * sizeof(float) : 0;
 }
 
+std::string describeStates(const layout::Facts &facts, uint64_t positions) {
+  uint64_t attending = 0, recurrent = 0;
+  for (const auto &block : facts.blocks) {
+    const auto carried = llvm::count_if(block->states, [](const layout::KeptState &state) { return state.isCarried; });
+    recurrent += carried > 0;
+    attending += block->states.size() > static_cast<size_t>(carried);
+  }
+  std::string text =
+      "keys and values of " + std::to_string(attending) + " layers, " + std::to_string(positions) + " positions";
+  return recurrent ? text + "; states of " + std::to_string(recurrent) + ", and a copy to go back to" : text;
+}
+
 void planGeneration(ModuleOp module, const layout::Facts &facts, ArrayRef<UsedProgram> programs, const Options &options,
                     MemoryPlan &plan) {
   if (programs.empty())
@@ -272,16 +284,12 @@ void planGeneration(ModuleOp module, const layout::Facts &facts, ArrayRef<UsedPr
   const uint64_t logits = countLogits(module, options);
   const format::DeviceTraits &device = *format::findDevice(std::string_view(options.training.device));
   const uint64_t deviceScratch = countDeviceScratch(programs, device);
-  uint64_t copies = countTrainables(facts), layers = 0;
+  uint64_t copies = countTrainables(facts);
   for (Owner owner : {Owner::Flows, Owner::Remote, Owner::States, Owner::Tokens})
     copies += memory.of(owner);
-  for (const auto &block : facts.blocks)
-    layers += !block->states.empty();
 
   Buffers buffers;
-  buffers.add("state", memory.of(Owner::States),
-              "keys and values of " + std::to_string(layers) + " layers, " +
-                  std::to_string(options.generation.positions) + " positions");
+  buffers.add("state", memory.of(Owner::States), describeStates(facts, options.generation.positions));
   buffers.add("flow", memory.of(Owner::Flows), "of " + std::to_string(generation.rows) + " tokens at once");
   buffers.add("remote", memory.of(Owner::Remote), "between layers and their adapters");
   buffers.add("trainables", session.memory.of(Owner::Trainables), describeTrained(session.trainables, options));

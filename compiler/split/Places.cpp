@@ -44,13 +44,14 @@ struct Ring {
 } // namespace
 
 /// Of all that read keys and values through a window, the shortest. What carries a state has one position, and can give
-/// up none.
+/// up any number of them, as it goes back by a copy.
 static Ring findRing(ModuleOp module) {
+  bool carriesState = false;
   Ring ring;
   module.walk([&](exec::KernelOp kernel) {
     const DictionaryAttr attributes = kernel.getKernelAttributes();
     if (auto items = attributes.getAs<IntegerAttr>("items"); items && items.getInt() > 0) {
-      ring = {1, 0};
+      carriesState = true;
       return;
     }
     auto capacity = attributes.getAs<IntegerAttr>("capacity"), window = attributes.getAs<IntegerAttr>("window");
@@ -61,6 +62,8 @@ static Ring findRing(ModuleOp module) {
     ring.capacity = isFirst ? capacity.getInt() : std::min(ring.capacity, capacity.getInt());
     ring.slack = isFirst ? slack : std::min(ring.slack, slack);
   });
+  if (carriesState)
+    ring = {1, ring.capacity ? ring.slack : std::numeric_limits<int32_t>::max()};
   return ring;
 }
 

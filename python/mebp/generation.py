@@ -145,9 +145,10 @@ class Kept:
             self._drafted += 1
             self.tokens += 1
             return self._native.draft_logits(self._drafted)
-        common = self._native.rewind(self._common(ids))
+        common = self._common(ids)
         self._ids, self._draft, self._drafted = ids, [], 0
         try:
+            common = self._native.rewind(common)
             if ids.shape[1] - common == 1 and common > 0:
                 self.tokens, self.passes = self.tokens + 1, self.passes + 1
                 if drafts:
@@ -237,8 +238,6 @@ def continue_prompts(
         raise Error(f"drafts are of one sequence at a time, and there are {len(ids)}; leave out samples or drafts")
     if source is None:
         source = session.keys_and_values() if session.generates else Recomputed(session)
-    if drafts and source.most_drafts < 1:
-        raise Error("drafts need layers that can forget a token, and a recurrence of this model cannot; give none")
     if drafts and drafts > source.most_drafts:
         raise Error(f"drafts is {drafts}, and the bundle computes up to {source.most_drafts} at once; give fewer")
 

@@ -345,9 +345,8 @@ public:
     return result;
   }
   uint32_t rewind(uint32_t positions) {
-    mebp_error error;
     uint32_t kept = 0;
-    check(mebp_generation_rewind(handle.get(), positions, &kept, &error), error);
+    unlocked([&](mebp_error *error) { return mebp_generation_rewind(handle.get(), positions, &kept, error); });
     return kept;
   }
   void spread(uint32_t batch) {

@@ -80,9 +80,9 @@ mebp_code mebp_generation_append(mebp_generation *generation, const int32_t *ids
 
 mebp_code mebp_generation_rewind(mebp_generation *generation, uint32_t positions, uint32_t *kept, mebp_error *error) {
   return generates(generation, error, {{"kept", kept}}, [&](Generation &used) {
-    used.rewind(positions);
+    Status status = used.rewind(positions);
     *kept = used.positions();
-    return Status();
+    return status;
   });
 }
 

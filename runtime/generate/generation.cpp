@@ -114,7 +114,7 @@ Status Generation::catchUp(uint32_t before) {
   if (!exchange || exchange->isDecoding(this))
     return Status();
   exchange->beginDecoding(this);
-  length = written = 0;
+  beginAnew();
   return extend(history(), engine->bundle().content().model().positions(), before);
 }
 
@@ -122,10 +122,12 @@ Status Generation::catchUp(uint32_t before) {
 Status Generation::extend(const int32_t *ids, uint32_t stride, uint32_t count) {
   const uint32_t most = std::min(layout.rows / batch, engine->bundle().content().model().sequence());
   drafted = 0;
+  const uint32_t apart = count - lastPassOf(count);
   uint32_t taken = 0;
   for (uint32_t done = 0; done < count; done += taken) {
-    taken = std::min(most, count - done);
-    if (count - done - taken == 1 && taken > 2)
+    const uint32_t left = (done < apart ? apart : count) - done;
+    taken = std::min(most, left);
+    if (left - taken == 1 && taken > 2)
       --taken; // so that two are left
     const uint32_t first = engine->passing() ? format::firstWave(layout.rows, batch, taken) : 0;
     Status status = first ? stepInWaves(ids + done, stride, first, taken) : step(ids + done, stride, {batch, taken});
@@ -141,45 +143,41 @@ Status Generation::appendDraft(const int32_t *ids, uint32_t count) {
   drafted = 0;
   if (Status status = check(ids, 1, count); !status.ok())
     return status;
-  if (isCarried())
-    return failure(MEBP_UNSUPPORTED, "a recurrence carries its state from token to token and cannot go back to an "
-                                     "earlier one, so nothing can be drafted; leave drafts out");
   if (count > mostDrafted())
     return failure(MEBP_OUT_OF_RANGE, "a draft has %u tokens, and one pass takes up to %u; give fewer", count,
                    mostDrafted());
   batch = 1;
   const uint32_t before = length;
   remember(ids, count);
+  std::memcpy(draft(), ids, count * sizeof(int32_t));
   return engine->otherHalf.call([&]() -> Status {
     if (Status status = catchUp(before); !status.ok())
       return status;
-    if (Status status = step(ids, count, {batch, count, true}); !status.ok())
-      return giveUp(status);
+    if (Status status = stepOverDraft(count); !status.ok())
+      return status;
     drafted = count;
     return Status();
   });
+}
+
+// The first `count` tokens of the draft.
+Status Generation::stepOverDraft(uint32_t count) {
+  Status status = step(draft(), count, {batch, count, true});
+  return status.ok() ? status : giveUp(status);
 }
 
 // Some states have taken the step's tokens, and others have not. Keys and values are written again; what is carried
 // cannot go back.
 Status Generation::giveUp(Status status) {
   if (isCarried())
-    length = written = 0;
+    beginAnew();
   return status;
 }
 
-bool Generation::isCarried() const {
-  if (engine->bundle().content().split().ring() == 1) // the other half's
-    return true;
-  for (const std::vector<layout::StatePlace> &block : layout.states)
-    for (const layout::StatePlace &state : block)
-      if (state.isCarried)
-        return true;
-  return false;
-}
+void Generation::beginAnew() { length = written = copied = 0; }
 
 uint32_t Generation::mostDrafted() const {
-  return isCarried() ? 0 : std::min(layout.rows, engine->bundle().content().model().sequence());
+  return std::min(layout.rows, engine->bundle().content().model().sequence());
 }
 
 Status Generation::draftLogits(uint32_t number, float *logits) {
@@ -207,6 +205,7 @@ Status Generation::step(const int32_t *ids, uint32_t stride, LiveShape live) {
   Blocks &blocks = waves[0].blocks;
   if (Status status = take(waves[0], ids, stride, count); !status.ok())
     return status;
+  copyStates(count);
   written = std::max(written, length + count);
   if (Status status = askFor(live.isDraft ? allRows(count) : lastRows(count)); !status.ok())
     return status;
@@ -258,10 +257,16 @@ Status Generation::serve(const Command &command) {
       static_cast<uint64_t>(command.batch) * command.sequence > layout.rows || command.position > written ||
       command.sequence > model.positions() - command.position)
     return failure(MEBP_CORRUPT, "the device asks for positions that the bundle has no room for");
-  if (isCarried() && (command.kind == format::FrameKind::Draft || (command.position > 0 && command.position != length)))
-    return failure(MEBP_CORRUPT, "the device asks a recurrence to go back");
+  if (command.position == 0)
+    beginAnew();
+  else if (isCarried() && command.position != length) {
+    if (command.position != copied || command.batch != batch)
+      return failure(MEBP_CORRUPT, "the device asks a recurrence to go back to where it has no copy of its state");
+    bringStatesBack();
+  }
   batch = command.batch;
   length = command.position;
+  copyStates(command.sequence);
   written = std::max(written, length + command.sequence);
   if (command.kind == format::FrameKind::Waves) {
     Status status = serveWaves(command);
@@ -278,23 +283,9 @@ Status Generation::serve(const Command &command) {
   return status.ok() ? status : giveUp(status);
 }
 
-void Generation::rewind(uint32_t wanted) {
-  const format::Bundle &content = engine->bundle().content();
-  // What has been written since then lies where a ring of this length had what came before it.
-  auto keeps = [&](uint64_t ring, uint64_t slack) {
-    return written <= ring || wanted >= written || written - wanted <= slack;
-  };
-  bool isKept = true;
-  for (const std::vector<layout::StatePlace> &block : layout.states)
-    for (const layout::StatePlace &state : block)
-      isKept &= state.isCarried ? wanted >= length
-                                : !state.window || keeps(state.capacity, state.capacity - state.window + 1);
-  if (const format::Split &split = content.split(); split.ring() && split.ring() < content.model().positions())
-    isKept &= keeps(split.ring(), split.ring_slack());
-  drafted = 0;
-  length = isKept ? std::min(wanted, length) : 0;
-  if (length == 0)
-    written = 0;
+static void spreadItem(unsigned char *first, uint32_t count, uint64_t stride, uint64_t bytes) {
+  for (uint32_t item = 1; item < count; ++item)
+    std::memcpy(first + item * stride, first, bytes);
 }
 
 Status Generation::spread(uint32_t count) {
@@ -307,10 +298,10 @@ Status Generation::spread(uint32_t count) {
                    count, model.batch(), count);
   for (const std::vector<layout::StatePlace> &block : layout.states)
     for (const layout::StatePlace &state : block) {
-      unsigned char *first = arena.data() + state.offset;
-      for (uint32_t item = 1; item < count; ++item)
-        std::memcpy(first + item * state.itemBytes(), first,
-                    (state.isCarried ? state.capacity : std::min<uint64_t>(written, state.capacity)) * state.rowBytes);
+      const uint64_t rows = state.isCarried ? state.capacity : std::min<uint64_t>(written, state.capacity);
+      spreadItem(arena.data() + state.offset, count, state.itemBytes(), rows * state.rowBytes);
+      if (copied && state.isCarried)
+        spreadItem(arena.data() + state.copy, count, state.itemBytes(), state.itemBytes());
     }
   batch = count;
   if (!engine->passing())

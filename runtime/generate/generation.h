@@ -30,10 +30,9 @@ public:
   Status appendDraft(const int32_t *ids, uint32_t count);
   Status draftLogits(uint32_t number, float *logits);
   uint32_t mostDrafted() const; // at once
-  Status giveUp(Status status); // of a step that failed
-  bool isCarried() const;       // of a recurrence: it goes back to the beginning alone
-  // Forgets all but the first `wanted` positions, or everything where a window has lost what lies before these.
-  void rewind(uint32_t wanted);
+  // Forgets all but the first `wanted` positions. Where a window or a recurrence has lost what lies before these, it
+  // goes back further. Of a draft it computes again what is kept.
+  Status rewind(uint32_t wanted);
   // Continues the one sequence as `count` of them.
   Status spread(uint32_t count);
 
@@ -47,6 +46,16 @@ private:
   Status catchUp(uint32_t before);
   Status extend(const int32_t *ids, uint32_t stride, uint32_t count);
   Status step(const int32_t *ids, uint32_t stride, LiveShape live);
+  Status stepOverDraft(uint32_t count);
+  Status giveUp(Status status); // of a step that failed
+  void beginAnew();
+
+  // What a recurrence needs to go back, in rewind.cpp.
+  bool isCarried() const;
+  uint32_t lastPassOf(uint32_t count) const;
+  void copyStates(uint32_t count);
+  void bringStatesBack();
+  bool hasRowsOf(uint32_t wanted) const;
 
   // What passes between blocks, and the programs that take it from there.
   struct Wave {
@@ -67,6 +76,7 @@ private:
   Status askFor(Rows rows);
   Status giveLogits(uint32_t count, float *logits);
   // Of a device: all tokens so far, [batch, positions].
+  int32_t *draft() { return reinterpret_cast<int32_t *>(arena.data() + layout.draft); }
   int32_t *history() { return reinterpret_cast<int32_t *>(arena.data() + layout.history); }
 
   Engine *engine = nullptr;
@@ -77,6 +87,7 @@ private:
   Wave *last = &waves[0]; // whose results logits are of
   uint32_t batch = 1;
   uint32_t length = 0;    // of every sequence
+  uint32_t copied = 0;    // positions that the copies of carried states are of; 0: there are none
   uint32_t drafted = 0;   // tokens of the last pass, whose logits may be asked for
   uint32_t lastTaken = 0; // rows of each in the last step, of its last wave
   uint32_t written = 0;   // the highest length that any step wrote up to since the last time that there was none

@@ -34,6 +34,7 @@ Status Generation::stepInWaves(const int32_t *ids, uint32_t stride, uint32_t fir
     return status;
   if (Status status = take(waves[1], ids + first, stride, count - first); !status.ok())
     return status;
+  copyStates(count);
   written = std::max(written, length + count);
   engine->passing()->select(lastRows(count - first));
   if (Status status = crossInWaves(first, count); !status.ok())

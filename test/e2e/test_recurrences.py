@@ -10,9 +10,12 @@ from peft import PeftModel
 
 import mebp
 from mebp.cli import main
+from mebp.inspect import inspect
+from mebp.split import Server, connect
 from mebp.verification.comparison import relative_error
 from support import models
 from support.pipeline import compare_gradients, make_bundle
+from support.split import compile_both
 
 FAMILIES = ("lfm2", "olmo_hybrid", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 SEQUENCE = 131  # more than two chunks of 64, and no multiple of one
@@ -115,10 +118,101 @@ def test_text_is_that_of_transformers(tmp_path, family):
     assert np.array_equal(again.logits(ids[:1, :9]), session.keys_and_values().logits(ids[:1, :9]))
 
 
-def test_nothing_is_drafted(tmp_path):
-    _, bundle = bundle_of("lfm2", tmp_path, seq_len=24, batch=1, generate_len=64)
-    with pytest.raises(mebp.Error, match="drafts need layers that can forget a token"):
-        mebp.Session(bundle).generate(ids_of(1, 9), 8, eos_token_id=[], drafts=2)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_goes_back_to_a_prompts_last_tokens(tmp_path, family):
+    """For a prompt of any length, another answer to it, and a next turn that has something else in the answer's place,
+    have the bits of texts from the beginning; and are computed from 16 tokens before the prompt's end on."""
+    _, bundle = bundle_of(family, tmp_path, seq_len=24, generate_len=64)
+    session = mebp.Session(bundle, generate_only=True)
+    ids = ids_of(1, 64)
+    for length in range(2, 48):
+        source = session.keys_and_values()
+        native = source._native = _Counted(source._native)
+        prompt = ids[:, :length]
+        first = session.generate(prompt, 5, eos_token_id=[], source=source)
+        assert np.array_equal(first, session.generate(prompt, 5, eos_token_id=[]))
+        copy = length - 16 if length >= 18 else 0
+        for text in (prompt, ids[:, : length + 9]):
+            native.computed = 0
+            assert np.array_equal(source.logits(text), session.keys_and_values().logits(text)), length
+            assert native.computed == text.shape[1] - copy, length
+            source.logits(np.concatenate([text, [[5]]], axis=1).astype(np.int32))
+
+
+class _Counted:
+    """The runtime's generation; counts the tokens that it computes."""
+
+    def __init__(self, native: object) -> None:
+        self._native, self.computed = native, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._native, name)
+
+    def append(self, ids: np.ndarray) -> np.ndarray:
+        self.computed += ids.shape[1]
+        return self._native.append(ids)
+
+
+def test_a_bundle_says_what_copies_of_states_take(tmp_path):
+    """lfm2 has two convolutions, each with two rows of 96 numbers a sequence, and one layer of attention."""
+    _, bundle = bundle_of("lfm2", tmp_path, seq_len=24, generate_len=64)
+    state = next(part for part in inspect(bundle)["plan"]["generation"] if part["name"] == "state")
+    assert state["bytes"] == 2 * (2 * 2 * 2 * 96 * 4) + 2 * 2 * 64 * 48 * 4
+    assert state["source"] == "keys and values of 1 layers, 64 positions; states of 2, and a copy to go back to"
+
+
+class _Drafts:
+    """In the place of the runtime, which looks drafts up, since a model with random weights repeats nothing: what will
+    be chosen, with an error wherever a random number has it."""
+
+    def __init__(self, text: np.ndarray) -> None:
+        self._text, self._generator = text[0], np.random.default_rng(0)
+
+    def __call__(self) -> "_Drafts":
+        return self
+
+    def find_draft(self, ids: np.ndarray, wanted: int) -> list[int]:
+        count = self._generator.integers(0, wanted + 1)
+        draft = self._text[len(ids) : len(ids) + count].copy()
+        draft[self._generator.random(len(draft)) < 0.3] = 5
+        return draft.tolist()
+
+
+@pytest.mark.parametrize(("precision", "weights"), [("f32", "f32"), ("bf16", "int8")])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drafts_change_no_text(tmp_path, monkeypatch, family, precision, weights):
+    """Behind prompts of many lengths, and in a conversation, whose turns have other answers."""
+    _, bundle = bundle_of(family, tmp_path, seq_len=24, batch=1, generate_len=96, precision=precision, weights=weights)
+    session = mebp.Session(bundle, generate_only=True)
+    ids, source, new = ids_of(1, 96), session.keys_and_values(), 24
+    for length in (1, 2, 5, 17, 18, 24, 25, 40):
+        plain = session.keys_and_values()
+        expected = session.generate(ids[:, :length], new, eos_token_id=[], source=plain)
+        tokens, passes = source.tokens, source.passes
+        with monkeypatch.context() as patched:
+            patched.setattr("mebp.generation.load_runtime", _Drafts(expected))
+            got = session.generate(ids[:, :length], new, eos_token_id=[], source=source, drafts=6)
+        assert np.array_equal(got, expected), length
+        assert source.tokens - tokens == new - 1 and source.passes - passes < new - 1
+        ids = np.concatenate([expected[:, : length + 3], ids[:, length + 3 :]], axis=1).astype(np.int32)
+
+
+@pytest.mark.parametrize("kept", [(0, 0), (1, 1)])
+def test_device_and_server_go_back_together(tmp_path, monkeypatch, kept):
+    """Where layers with states run on the server, or on both."""
+    whole, edge, cloud = compile_both(tmp_path, kept=kept, family="lfm2", positions=96)
+    one = mebp.Session(whole, generate_only=True, threads=1)
+    two = mebp.Session(edge, generate_only=True, threads=1, stream=connect(edge, Server(cloud, threads=1)))
+    ids = ids_of(1, 43) % one.vocabulary
+    source, drafted = two.keys_and_values(), two.keys_and_values()
+    for length in (3, 19, 43):
+        expected = one.generate(ids[:, :length], 28)
+        for _ in range(2):
+            assert np.array_equal(two.generate(ids[:, :length], 28, source=source), expected)
+        with monkeypatch.context() as patched:
+            patched.setattr("mebp.generation.load_runtime", _Drafts(expected))
+            assert np.array_equal(two.generate(ids[:, :length], 28, source=drafted, drafts=3), expected)
+    assert drafted.passes < 3 * 27
 
 
 @pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])

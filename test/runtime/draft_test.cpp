@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/generating_model.h"
-#include "support/handles.h"
+#include "support/open_generation.h"
 
 using namespace mebp::test;
 
@@ -19,34 +18,6 @@ Ids draftOf(const Ids &ids, uint32_t wanted) {
   out.resize(mebp_draft_find(ids.data(), static_cast<uint32_t>(ids.size()), out.data(), wanted));
   return out;
 }
-
-struct Generating {
-  Generating() : folder(generatingBundle()), bundle(folder.path()), session(bundle.handle, defaultOptions()) {
-    EXPECT_EQ(mebp_generation_create(session.handle, &handle, &error), MEBP_OK) << error.message;
-  }
-  ~Generating() { mebp_generation_destroy(handle); }
-
-  std::vector<float> append(const Ids &ids) {
-    std::vector<float> logits(tinyVocabulary);
-    EXPECT_EQ(mebp_generation_append(handle, ids.data(), 1, static_cast<uint32_t>(ids.size()), logits.data(), &error),
-              MEBP_OK);
-    return logits;
-  }
-  mebp_code draft(const Ids &ids) {
-    return mebp_generation_append_draft(handle, ids.data(), static_cast<uint32_t>(ids.size()), &error);
-  }
-  std::vector<float> logits(uint32_t index) {
-    std::vector<float> logits(tinyVocabulary);
-    EXPECT_EQ(mebp_generation_draft_logits(handle, index, logits.data(), &error), MEBP_OK) << error.message;
-    return logits;
-  }
-
-  BundleFolder folder;
-  OpenBundle bundle;
-  OpenSession session;
-  mebp_generation *handle = nullptr;
-  mebp_error error = {};
-};
 
 } // namespace
 
@@ -68,21 +39,19 @@ TEST(Draft, IsEmptyWhereNothingCameBefore) {
 
 TEST(Draft, HasTheBitsOfOneTokenAfterAnother) {
   const Ids ids = tinyTokens(90);
-  Generating drafted, alone;
+  OpenGeneration drafted(generatingBundle()), alone(generatingBundle());
   drafted.append({ids.begin(), ids.begin() + 60}), alone.append({ids.begin(), ids.begin() + 60});
   ASSERT_EQ(mebp_generation_draft_limit(drafted.handle), tinySequence);
   for (auto next = ids.begin() + 60; next + tinySequence <= ids.end(); next += tinySequence - 1) {
     ASSERT_EQ(drafted.draft({next, next + tinySequence}), MEBP_OK) << drafted.error.message;
     for (uint32_t i = 0; i + 1 < tinySequence; ++i)
       EXPECT_EQ(drafted.logits(i), alone.append({next[i]}));
-    uint32_t kept = 0; // the last one was wrong
-    mebp_generation_rewind(drafted.handle, mebp_generation_positions(alone.handle), &kept, nullptr);
-    EXPECT_EQ(kept, mebp_generation_positions(alone.handle));
+    EXPECT_EQ(drafted.rewind(alone.positions()), alone.positions()); // the last one was wrong
   }
 }
 
 TEST(Draft, RefusesEachInvalidCall) {
-  Generating it;
+  OpenGeneration it(generatingBundle());
   EXPECT_EQ(it.draft(tinyTokens(tinySequence + 1)), MEBP_OUT_OF_RANGE);
   EXPECT_STREQ(it.error.message, "a draft has 6 tokens, and one pass takes up to 5; give fewer");
   std::vector<float> logits(tinyVocabulary);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Generation over a model written by hand: what it refuses, in a bundle and in a call, and what rewinding and copies
-// of a sequence keep.
+// Generation over a model written by hand: what it refuses, in a bundle and in a call, and what copies of a
+// sequence keep.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -10,8 +10,7 @@
 
 #include "format/kernels.h"
 #include "format/random.h"
-#include "support/generating_model.h"
-#include "support/handles.h"
+#include "support/open_generation.h"
 #include "support/program_builder.h"
 
 using namespace mebp;
@@ -37,38 +36,6 @@ void setAttribute(format::Kernel &kernel, const char *name, double number) {
   format::Attribute *added = kernel.add_attributes();
   added->set_name(name);
   added->set_number(number);
-}
-
-struct Generation {
-  explicit Generation(const format::Bundle &content, const mebp_session_options &options = defaultOptions())
-      : folder(content), bundle(folder.path()), session(bundle.handle, options) {
-    EXPECT_EQ(mebp_generation_create(session.handle, &handle, &error), MEBP_OK) << error.message;
-  }
-  ~Generation() { mebp_generation_destroy(handle); }
-
-  std::vector<float> append(const std::vector<int32_t> &ids, uint32_t batch = 1) {
-    std::vector<float> logits(batch * tinyVocabulary);
-    code = mebp_generation_append(handle, ids.data(), batch, static_cast<uint32_t>(ids.size()) / batch, logits.data(),
-                                  &error);
-    return logits;
-  }
-  uint32_t rewind(uint32_t to) {
-    uint32_t kept = ~0u;
-    EXPECT_EQ(mebp_generation_rewind(handle, to, &kept, nullptr), MEBP_OK);
-    EXPECT_EQ(kept, mebp_generation_positions(handle));
-    return kept;
-  }
-
-  BundleFolder folder;
-  OpenBundle bundle;
-  OpenSession session;
-  mebp_generation *handle = nullptr;
-  mebp_error error = {};
-  mebp_code code = MEBP_OK;
-};
-
-std::vector<int32_t> part(const std::vector<int32_t> &ids, size_t first, size_t count) {
-  return {ids.begin() + static_cast<int64_t>(first), ids.begin() + static_cast<int64_t>(first + count)};
 }
 
 struct Refusal {
@@ -150,7 +117,7 @@ TEST(Generate, RefusesEachHostileBundleByName) {
 }
 
 TEST(Generate, RefusesEachInvalidCall) {
-  Generation it(generatingBundle());
+  OpenGeneration it(generatingBundle());
   const int32_t one = 1;
   EXPECT_EQ(mebp_generation_append(it.handle, &one, 1, 0, nullptr, &it.error), MEBP_INVALID_ARGUMENT);
   EXPECT_STREQ(it.error.message, "a step needs at least one token, not 1 x 0");
@@ -170,7 +137,7 @@ TEST(Generate, RefusesEachInvalidCall) {
 }
 
 TEST(Generate, KeepsItsSessionFromAPause) {
-  Generation it(generatingBundle());
+  OpenGeneration it(generatingBundle());
   const std::string folder = scratchPath();
   EXPECT_EQ(mebp_session_pause(it.session.handle, folder.c_str(), nullptr, 0, &it.error), MEBP_INVALID_ARGUMENT);
   EXPECT_STREQ(it.error.message,
@@ -193,9 +160,9 @@ TEST(Generate, NeedsABundleThatCan) {
 
 TEST(Generate, PiecesOfAPromptMakeTheWhole) {
   const std::vector<int32_t> ids = tinyTokens(90);
-  const std::vector<float> whole = Generation(generatingBundle()).append(ids);
+  const std::vector<float> whole = OpenGeneration(generatingBundle()).append(ids);
   for (size_t piece : {2, 3, 5, 45}) {
-    Generation it(generatingBundle());
+    OpenGeneration it(generatingBundle());
     std::vector<float> logits;
     for (size_t done = 0; done < ids.size(); done += piece)
       logits = it.append(part(ids, done, piece));
@@ -203,20 +170,9 @@ TEST(Generate, PiecesOfAPromptMakeTheWhole) {
   }
 }
 
-TEST(Generate, RewindsAsFarAsTheWindowIsThere) {
-  const std::vector<int32_t> ids = tinyTokens(90);
-  Generation it(generatingBundle()), anew(generatingBundle());
-  it.append(part(ids, 0, 80));
-  EXPECT_EQ(it.rewind(85), 80u);
-  EXPECT_EQ(it.rewind(80 - (tinyRing - tinyWindow)), 80 - (tinyRing - tinyWindow));
-  EXPECT_EQ(it.append(part(ids, 19, 71)), anew.append(ids)); // the last token of what is kept is another one's business
-  EXPECT_EQ(it.rewind(20), 0u);
-  EXPECT_EQ(it.append(ids), (anew.rewind(0), anew.append(ids)));
-}
-
 TEST(Generate, CopiesOfASequenceGoOnAlike) {
   const std::vector<int32_t> ids = tinyTokens(70);
-  Generation it(generatingBundle()), alone(generatingBundle());
+  OpenGeneration it(generatingBundle()), alone(generatingBundle());
   it.append(ids), alone.append(ids);
   ASSERT_EQ(mebp_generation_spread(it.handle, 2, nullptr), MEBP_OK);
   for (int32_t token : {3, 7}) {
@@ -229,7 +185,7 @@ TEST(Generate, CopiesOfASequenceGoOnAlike) {
 TEST(Generate, ASessionThatOnlyGeneratesHasRoomForNothingElse) {
   mebp_session_options options = defaultOptions();
   options.generate_only = true;
-  Generation it(generatingBundle(), options);
+  OpenGeneration it(generatingBundle(), options);
   const std::vector<int32_t> ids = tinyTokens(5);
   double loss = 0;
   mebp_step_result result;
@@ -241,43 +197,19 @@ TEST(Generate, ASessionThatOnlyGeneratesHasRoomForNothingElse) {
             MEBP_INVALID_ARGUMENT);
   EXPECT_EQ(mebp_session_logits(it.session.handle, ids.data(), 1, 5, 0, 5, logits.data(), nullptr),
             MEBP_INVALID_ARGUMENT);
-  EXPECT_EQ(it.append(ids), Generation(generatingBundle()).append(ids));
+  EXPECT_EQ(it.append(ids), OpenGeneration(generatingBundle()).append(ids));
   const mebp_session_options whole = defaultOptions();
   EXPECT_LT(mebp_session_memory_bytes(it.bundle.handle, &options), mebp_session_memory_bytes(it.bundle.handle, &whole));
 }
 
 TEST(Generate, EndsWhereItIsCancelled) {
-  Generation it(generatingBundle());
+  OpenGeneration it(generatingBundle());
   mebp_session_cancel(it.session.handle);
   it.append(tinyTokens(50));
   EXPECT_EQ(it.code, MEBP_CANCELLED);
   EXPECT_EQ(mebp_generation_positions(it.handle), 0u);
   it.append(tinyTokens(50));
   EXPECT_EQ(it.code, MEBP_OK);
-}
-
-// A state has nothing of any one token: it goes back to the beginning alone.
-TEST(Generate, ARecurrenceForgetsAllOrNothing) {
-  Generation it(recurrentBundle());
-  const std::vector<int32_t> tokens = tinyTokens(20);
-  const std::vector<float> whole = it.append(tokens);
-  EXPECT_EQ(it.rewind(20), 20u);
-  EXPECT_EQ(it.rewind(12), 0u);
-  it.append({tokens.begin(), tokens.begin() + 12});
-  EXPECT_EQ(it.append({tokens.begin() + 12, tokens.end()}), whole);
-  EXPECT_EQ(mebp_generation_draft_limit(it.handle), 0u);
-  EXPECT_EQ(mebp_generation_append_draft(it.handle, tokens.data(), 2, &it.error), MEBP_UNSUPPORTED);
-}
-
-// Some of its states may have taken the tokens by then.
-TEST(Generate, ARecurrenceBeginsAnewWhereItIsCancelled) {
-  Generation it(recurrentBundle());
-  const std::vector<float> whole = it.append(tinyTokens(20));
-  mebp_session_cancel(it.session.handle);
-  it.append(tinyTokens(3));
-  EXPECT_EQ(it.code, MEBP_CANCELLED);
-  EXPECT_EQ(mebp_generation_positions(it.handle), 0u);
-  EXPECT_EQ(it.append(tinyTokens(20)), whole);
 }
 
 // What opens can be run: whatever the numbers are, nothing outside of the memory is touched (the sanitizers watch).

@@ -22,11 +22,12 @@ STEPS = 4
 
 
 def compile_both(folder, precision: str = "f32", kept: tuple[int, int] = (0, 0), *more: str,
-                 adapter: RemoteAdapter = PRIVATE, positions: int = 48):  # fmt: skip
+                 adapter: RemoteAdapter = PRIVATE, positions: int = 48, family: str = "llama"):  # fmt: skip
     """The same module in one process, and in two halves."""
     model = folder / "model.onnx"
     if not model.exists():
-        mebp.export(models.build("llama", num_hidden_layers=LAYERS), model, seq_len=SEQUENCE, batch=BATCH)
+        layers = {"num_hidden_layers": LAYERS} if family == "llama" else {}  # others have lists of their layers
+        mebp.export(models.build(family, **layers), model, seq_len=SEQUENCE, batch=BATCH)
     options = [*as_arguments(remote_options(adapter)), f"--precision={precision}", "--threads=1",
                f"--generate-len={positions}", *more]  # fmt: skip
     name = folder / f"{precision}-{kept[0]}-{kept[1]}.mebp"
