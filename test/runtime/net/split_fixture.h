@@ -162,6 +162,8 @@ private:
 
 class SplitTest : public testing::Test {
 protected:
+  explicit SplitTest(format::Bundle bundle = privateGeneratingBundle()) : model(std::move(bundle)) {}
+
   struct Device {
     Device(SplitTest &test, TestServer &server, const std::string &identity = "here")
         : test(test), stream(server, identity) {
@@ -221,7 +223,7 @@ protected:
     EXPECT_EQ(beside.trained(), expected(1)) << line;
   }
 
-  const format::Bundle model = privateGeneratingBundle();
+  const format::Bundle model;
   BundleFolder whole{model}, device{halfOf(model, format::Split::DEVICE)}, served{halfOf(model, format::Split::SERVER)};
   OpenBundle one{whole.path()}, edge{device.path()}, cloud{served.path()};
   TestServer server{cloud.handle};

@@ -91,5 +91,82 @@ TEST_F(SplitGeneration, SamplesOfOnePrompt) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+// Its layers carry states, so device and server go back to copies of the same place.
+class SplitRecurrence : public SplitTest {
+protected:
+  SplitRecurrence() : SplitTest(privateRecurrentBundle()) {}
+};
+
+// Greedy text behind a prompt, by drafts whose first `right` tokens of three are as in `text`.
+std::vector<int32_t> generateByDrafts(mebp_session *session, const std::vector<int32_t> &text, uint32_t right) {
+  mebp_generation *generation = nullptr;
+  mebp_error error = {};
+  EXPECT_EQ(mebp_generation_create(session, &generation, &error), MEBP_OK) << error.message;
+  std::vector<float> logits(tinyVocabulary);
+  const auto chosen = [&] {
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  };
+  std::vector<int32_t> found = tinyTokens(8);
+  EXPECT_EQ(mebp_generation_append(generation, found.data(), 1, 8, logits.data(), &error), MEBP_OK) << error.message;
+  found.push_back(chosen());
+  while (found.size() + 4 <= text.size()) {
+    std::vector<int32_t> draft = {found.back(), 0, 0, 0};
+    for (uint32_t i = 1; i < 4; ++i)
+      draft[i] = (text[found.size() - 1 + i] + (i > right)) % static_cast<int32_t>(tinyVocabulary);
+    EXPECT_EQ(mebp_generation_append_draft(generation, draft.data(), 4, &error), MEBP_OK) << error.message;
+    for (uint32_t i = 0; i <= right; ++i) {
+      EXPECT_EQ(mebp_generation_draft_logits(generation, i, logits.data(), &error), MEBP_OK) << error.message;
+      found.push_back(chosen());
+    }
+    const auto length = static_cast<uint32_t>(found.size() - 1);
+    uint32_t kept = 0;
+    EXPECT_EQ(mebp_generation_rewind(generation, length, &kept, &error), MEBP_OK) << error.message;
+    EXPECT_EQ(kept, length);
+  }
+  mebp_generation_destroy(generation);
+  return found;
+}
+
+TEST_F(SplitRecurrence, DraftsGoOnWithAnotherServer) {
+  OpenSession alone(one.handle);
+  const std::vector<int32_t> text = generate(alone.handle);
+  for (uint32_t right : {0, 1, 3}) {
+    const std::vector<int32_t> expectedText = generateByDrafts(alone.handle, text, right);
+    EXPECT_TRUE(std::equal(expectedText.begin(), expectedText.end(), text.begin()));
+    uint32_t waits = 0;
+    {
+      Device device(*this, server);
+      device.stream.waits = 0;
+      EXPECT_EQ(generateByDrafts(device.session, text, right), expectedText);
+      waits = device.stream.waits;
+    }
+    for (uint32_t wait = 0; wait < waits; ++wait) {
+      TestServer other(cloud.handle);
+      Device device(*this, server);
+      device.stream.waits = 0;
+      device.stream.atWait = [&] {
+        if (device.stream.waits == wait + 1)
+          device.stream.replace(other);
+      };
+      EXPECT_EQ(generateByDrafts(device.session, text, right), expectedText) << right << " " << wait;
+    }
+  }
+}
+
+TEST_F(SplitRecurrence, ADeviceThatAsksForAnotherPlaceIsRefused) {
+  Device device(*this, server);
+  mebp_generation *generation = nullptr;
+  ASSERT_EQ(mebp_generation_create(device.session, &generation, nullptr), MEBP_OK);
+  EXPECT_EQ(mebp_generation_append(generation, ids.data(), 1, 5, nullptr, nullptr), MEBP_OK);
+  device.stream.sends = [](Frame &frame) {
+    if (frame.is(FrameKind::Decode))
+      frame.head.position = 2;
+  };
+  mebp_error error = {};
+  EXPECT_EQ(mebp_generation_append(generation, ids.data(), 1, 1, nullptr, &error), MEBP_REFUSED);
+  EXPECT_STREQ(error.message, "the device asks a recurrence to go back to where it has no copy of its state");
+  mebp_generation_destroy(generation);
+}
+
 } // namespace
 } // namespace mebp::test

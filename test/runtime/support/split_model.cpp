@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "split_model.h"
 
+#include <limits>
+
 #include "format/split.h"
 #include "program_builder.h"
 
@@ -21,6 +23,18 @@ format::Program decodeAdapt() {
   ProgramBuilder b("layer.decode_adapt", tinyRows);
   uint32_t u = b.input(remote, "proj.u", tinyDown), m = b.parameter("lora_M", tinyUp, tinyDown);
   b.kernel("linear", {u, m}, {b.output(remote, "proj.v", tinyUp)});
+  return b.program;
+}
+
+format::Program recurrentDecode() {
+  ProgramBuilder b("layer.decode", tinyRows);
+  uint32_t x = b.flowInput(tinyHidden), v = b.input(remote, "proj.v", tinyUp);
+  uint32_t w = b.parameter("weight", tinyHidden, tinyHidden);
+  uint32_t factor = b.parameter("lora_B", tinyHidden, tinyUp, format::BF16);
+  uint32_t state = b.stateInput("state", (tinyHidden - 1) * tinyBatch, tinyHidden);
+  uint32_t o = b.tokens(tinyHidden), y = b.flowOutput(tinyHidden), next = b.inPlaceOf(state);
+  b.kernel("causal_conv", {x, w, -1, state}, {o, next}, {{"items", tinyBatch}});
+  b.kernel("linear", {v, factor, -1, o}, {y});
   return b.program;
 }
 
@@ -48,6 +62,14 @@ void addProgram(format::Block &block, std::string_view name, int number) {
   program->set_program(static_cast<uint32_t>(number));
 }
 
+bool carriesStates(const format::Bundle &bundle) {
+  for (const format::Program &program : bundle.programs())
+    for (const format::Step &step : program.steps())
+      if (step.has_kernel() && step.kernel().name() == "causal_conv")
+        return true;
+  return false;
+}
+
 // Of a layer that the server runs.
 void keepPrograms(format::Block &layer, bool ofAdapter) {
   const format::Block all = layer;
@@ -57,15 +79,13 @@ void keepPrograms(format::Block &layer, bool ofAdapter) {
       *layer.add_programs() = program;
 }
 
-} // namespace
-
-format::Bundle privateGeneratingBundle() {
+format::Bundle bundleOf(const format::Program &layer) {
   format::Bundle bundle = privateBundle();
   bundle.mutable_model()->set_positions(tinyPositions);
   const format::Bundle generating = generatingBundle();
   const int first = bundle.programs_size(), embed = generating.programs_size() - 3;
   for (const format::Program &program :
-       {generating.programs(embed), generating.programs(embed + 2), decodeCompress(), decodeAdapt(), decode()})
+       {generating.programs(embed), generating.programs(embed + 2), decodeCompress(), decodeAdapt(), layer})
     *bundle.add_programs() = program;
   const int last = bundle.blocks_size() - 1;
   addProgram(*bundle.mutable_blocks(0), format::decodeProgram, first);
@@ -78,6 +98,11 @@ format::Bundle privateGeneratingBundle() {
   return bundle;
 }
 
+} // namespace
+
+format::Bundle privateGeneratingBundle() { return bundleOf(decode()); }
+format::Bundle privateRecurrentBundle() { return bundleOf(recurrentDecode()); }
+
 format::Bundle halfOf(format::Bundle whole, format::Split::Place place) {
   const bool isDevice = place == format::Split::DEVICE;
   const int last = whole.blocks_size() - 1;
@@ -87,6 +112,10 @@ format::Bundle halfOf(format::Bundle whole, format::Split::Place place) {
   split->set_first_block(1);
   split->set_end_block(static_cast<uint32_t>(last));
   split->set_lowest_trained(1);
+  if (carriesStates(whole)) {
+    split->set_ring(1);
+    split->set_ring_slack(std::numeric_limits<int32_t>::max());
+  }
   for (int i = 1; i < last; ++i)
     keepPrograms(*whole.mutable_blocks(i), isDevice);
   if (isDevice)
