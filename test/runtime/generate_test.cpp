@@ -250,6 +250,15 @@ TEST(Generate, SurvivesNumbersChangedAtRandom) {
     std::vector<float> logits(tinyBatch * tinyVocabulary);
     mebp_generation_append(made, ids.data(), 2, tinyPositions - 1, logits.data(), nullptr);
     mebp_generation_append(made, ids.data(), 2, 1, logits.data(), nullptr);
+    uint32_t kept = 0;
+    mebp_generation_rewind(made, tinyPositions - 1, &kept, nullptr);
+    mebp_generation_append(made, ids.data(), 2, 2, logits.data(), nullptr);
+    mebp_generation_rewind(made, 0, &kept, nullptr);
+    mebp_generation_append(made, ids.data(), 1, 20, logits.data(), nullptr);
+    mebp_generation_append_draft(made, ids.data(), 4, nullptr);
+    mebp_generation_rewind(made, 22, &kept, nullptr);
+    mebp_generation_spread(made, 2, nullptr);
+    mebp_generation_append(made, ids.data(), 2, 1, logits.data(), nullptr);
     mebp_generation_destroy(made);
   }
   EXPECT_GT(opened, 40u);
