@@ -17,14 +17,16 @@ from pathlib import Path
 
 from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
-from parts.real_run import FAMILIES, HEADER, Training, run
+from parts.real_run import HEADER, NAMES, Training, run
 
 MARK = "bench/real_runs.py"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="(all)")
+    parser.add_argument(
+        "--families", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=f"{', '.join(NAMES)} (all)"
+    )
     parser.add_argument(
         "--seed", type=int, help="of the steps at which runs are killed (a random one, which is printed)"
     )

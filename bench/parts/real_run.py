@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 import mebp
 from mebp.chat import Chat
@@ -61,6 +61,21 @@ FAMILIES: dict[str, dict] = {
     "qwen3_next": {**_SIZES, **_STATES, **_EXPERTS, **_SHARED},
     "olmo_hybrid": {**_SIZES, **_STATES},
 }
+# Of models that take more than text: the type of their text, and what sees.
+SIGHT: dict[str, tuple[str, dict]] = {
+    "qwen3_5": (
+        "qwen3_5_text",
+        {
+            "depth": 1,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_heads": 2,
+            "out_hidden_size": _SIZES["hidden_size"],
+            "num_position_embeddings": 16,
+        },
+    )
+}
+NAMES = (*FAMILIES, *SIGHT)
 HEADER = (
     "| family | parameters | first loss | last loss | steps | seconds | killed after | bits | as in the data | "
     "as in transformers |",
@@ -153,8 +168,12 @@ def make_model(family: str, folder: Path) -> int:
     tokenizer = AutoTokenizer.from_pretrained(packaged)
     ends = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **ends, **FAMILIES[family])
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    kind, sight = SIGHT.get(family, (family, None))
+    fields = {"vocab_size": len(tokenizer), **ends, **FAMILIES[kind]}
+    if sight:
+        fields = {"text_config": {"model_type": kind, **fields}, "vision_config": sight, "tie_word_embeddings": True}
+    made_by = AutoModelForImageTextToText if sight else AutoModelForCausalLM
+    model = made_by.from_config(AutoConfig.for_model(family, **fields), dtype=torch.float32)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > MOST_PARAMETERS:
         raise ValueError(f"{family} has {parameters:,} parameters, more than {MOST_PARAMETERS:,}")

@@ -5,14 +5,14 @@ conversations, `make soak` (MEBP_SOAK) one of each family over all of them."""
 import random
 
 import pytest
-from parts.real_run import FAMILIES, HEADER, Training, run
+from parts.real_run import HEADER, NAMES, Training, run
 
 from support.soak import SOAK
 
 TRAINING = Training() if SOAK else Training(conversations=12, epochs=40, asked=4)
 
 
-@pytest.mark.parametrize("family", list(FAMILIES) if SOAK else ["lfm2"])
+@pytest.mark.parametrize("family", NAMES if SOAK else ["lfm2"])
 def test_a_model_learns_and_answers_in_transformers(tmp_path, show, family):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
