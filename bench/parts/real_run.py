@@ -165,7 +165,7 @@ def call(*arguments: object) -> None:
 def make_model(family: str, folder: Path) -> int:
     """With the tokenizer of the demo's model; the number of its parameters."""
     packaged = unpack("packaged:smollm2")
-    tokenizer = AutoTokenizer.from_pretrained(packaged)
+    tokenizer = AutoTokenizer.from_pretrained(packaged, trust_remote_code=False)
     ends = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     torch.manual_seed(0)
     kind, sight = SIGHT.get(family, (family, None))
@@ -173,7 +173,7 @@ def make_model(family: str, folder: Path) -> int:
     if sight:
         fields = {"text_config": {"model_type": kind, **fields}, "vision_config": sight, "tie_word_embeddings": True}
     made_by = AutoModelForImageTextToText if sight else AutoModelForCausalLM
-    model = made_by.from_config(AutoConfig.for_model(family, **fields), dtype=torch.float32)
+    model = made_by.from_config(AutoConfig.for_model(family, **fields), dtype=torch.float32, trust_remote_code=False)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > MOST_PARAMETERS:
         raise ValueError(f"{family} has {parameters:,} parameters, more than {MOST_PARAMETERS:,}")
@@ -241,7 +241,8 @@ def answer(bundle: Path, adapter: Path, questions: Sequence[str]) -> list[str]:
 
 
 def answer_in_transformers(folder: Path, questions: Sequence[str]) -> list[str]:
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     answers = []
     for question in questions:
         turns = [{"role": "user", "content": question}]
