@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models whose layers carry a state from token to token, beside others that attend: convolutions and gated DeltaNet."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ from peft import PeftModel
 
 import mebp
 from mebp.cli import main
+from mebp.generation import Kept
 from mebp.inspect import inspect
 from mebp.split import Server, connect
 from mebp.verification.comparison import relative_error
 from support import models
 from support.pipeline import compare_gradients, make_bundle
 from support.split import compile_both
+from support.textmodel import CHATML, make_tokenizer
 
 FAMILIES = ("lfm2", "olmo_hybrid", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 SEQUENCE = 131  # more than two chunks of 64, and no multiple of one
@@ -133,9 +136,9 @@ def test_a_text_goes_back_to_a_prompts_last_tokens(tmp_path, family):
         assert np.array_equal(first, session.generate(prompt, 5, eos_token_id=[]))
         copy = length - 16 if length >= 18 else 0
         for text in (prompt, ids[:, : length + 9]):
-            native.computed = 0
+            native.counts.clear()
             assert np.array_equal(source.logits(text), session.keys_and_values().logits(text)), length
-            assert native.computed == text.shape[1] - copy, length
+            assert sum(native.counts) == text.shape[1] - copy, length
             source.logits(np.concatenate([text, [[5]]], axis=1).astype(np.int32))
 
 
@@ -143,14 +146,40 @@ class _Counted:
     """The runtime's generation; counts the tokens that it computes."""
 
     def __init__(self, native: object) -> None:
-        self._native, self.computed = native, 0
+        self._native, self.counts = native, []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._native, name)
 
     def append(self, ids: np.ndarray) -> np.ndarray:
-        self.computed += ids.shape[1]
+        self.counts.append(ids.shape[1])
         return self._native.append(ids)
+
+
+def test_a_chat_goes_on_where_its_template_leaves_out_thoughts(tmp_path, monkeypatch, capsys):
+    """The end of a prompt is another one in the next turn, and yet that is not computed from the beginning."""
+    models.build("lfm2").save_pretrained(tmp_path / "source")
+    make_tokenizer(tmp_path / "source", CHATML.replace("assistant\n", "assistant\n<think>"))
+    bundle = make_bundle(tmp_path / "source", tmp_path, seq_len=64, weights="f32", generate_len=400)
+    natives, begin = [], mebp.Session.keys_and_values
+
+    def counted(session: mebp.Session) -> object:
+        source = begin(session)
+        natives.append(_Counted(source._native))
+        source._native = natives[0]
+        return source
+
+    monkeypatch.setattr(mebp.Session, "keys_and_values", counted)
+    questions = ["Who keeps the lamp of Brindle Rock? " * 3, "Why?", "How?"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(questions).encode())))
+    assert main(["chat", str(bundle), "--max-new-tokens", "12"]) == 0
+    answers = capsys.readouterr().out
+    first, second, third = (count for count in natives[0].counts if count > 1)
+    assert first > 100 and second < 100 and third < 100
+    monkeypatch.setattr(Kept, "_common", lambda self, ids: 0)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(questions).encode())))
+    assert main(["chat", str(bundle), "--max-new-tokens", "12"]) == 0
+    assert capsys.readouterr().out == answers
 
 
 def test_a_bundle_says_what_copies_of_states_take(tmp_path):
