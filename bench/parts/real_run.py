@@ -53,6 +53,19 @@ _CONVOLUTIONS = {
 }
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128}
 _SHARED = {"shared_expert_intermediate_size": 128}
+_SHARED_LAYERS = {
+    "num_hidden_layers": 6,
+    "head_dim": 32,
+    "global_head_dim": 64,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]
+    + ["sliding_attention"] * 2
+    + ["full_attention"],
+    "num_kv_shared_layers": 3,
+    "use_double_wide_mlp": True,
+    "sliding_window": 32,
+    "hidden_size_per_layer_input": 64,
+    "vocab_size_per_layer_input": 49_152,  # the tokenizer's
+}
 FAMILIES: dict[str, dict] = {
     "lfm2": {**_SIZES, **_CONVOLUTIONS, "block_auto_adjust_ff_dim": False},
     "lfm2_moe": {**_SIZES, **_CONVOLUTIONS, **_EXPERTS, "num_dense_layers": 1},
@@ -60,6 +73,7 @@ FAMILIES: dict[str, dict] = {
     "qwen3_5_moe_text": {**_SIZES, **_STATES, **_EXPERTS, **_SHARED},
     "qwen3_next": {**_SIZES, **_STATES, **_EXPERTS, **_SHARED},
     "olmo_hybrid": {**_SIZES, **_STATES},
+    "gemma4_text": {**_SIZES, **_SHARED_LAYERS},
 }
 # Of models that take more than text: the type of their text, and what sees.
 SIGHT: dict[str, tuple[str, dict]] = {

@@ -24,7 +24,7 @@ from support.commands import refusal_in_process
 from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
-INSIDE = "base_model.model.model.language_model.layers."
+INSIDE = "base_model.model.model.language_model."
 TOLERANCE = 1e-5
 
 
@@ -94,7 +94,7 @@ def test_the_merged_folder_is_the_whole_models(trained, tmp_path):
         after |= load_file(file)
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert len(changed) == len(result.changes) and all(".layers." in name for name in changed)
+    assert len(changed) == len(result.changes) and all("language_model." in name for name in changed)
     assert all("vision" not in name and "visual" not in name for name in changed)
     model = AutoModelForImageTextToText.from_pretrained(merged, attn_implementation="eager")
     whole = whole_models.logits(model, torch.from_numpy(trained.ids).long())
@@ -106,15 +106,20 @@ def test_an_adapter_is_written_for_either_class_and_for_mlx(trained, tmp_path):
     ours = load_file(trained.adapter / "adapter_model.safetensors")
     convert_adapter(trained.adapter, tmp_path / "text", "peft", trained.source, "text")
     text = load_file(tmp_path / "text" / "adapter_model.safetensors")
-    assert {name.replace("model.layers.", "model.language_model.layers.") for name in text} == ours.keys()
+    assert {name.replace(".model.model.", ".model.model.language_model.") for name in text} == ours.keys()
     assert isinstance(json.loads((tmp_path / "text" / "adapter_config.json").read_text())["target_modules"], list)
     convert_adapter(tmp_path / "text", tmp_path / "whole", "peft", trained.source, "multimodal")
-    convert_adapter(trained.adapter, tmp_path / "mlx", "mlx", trained.source)
-    assert all(
-        name.startswith("language_model.model.layers.") for name in load_file(tmp_path / "mlx" / "adapters.safetensors")
-    )
-    convert_adapter(tmp_path / "mlx", tmp_path / "back", "peft", trained.source)
-    for folder in ("whole", "back"):
+    written = ["whole"]
+    if trained.family == "gemma4":  # which adapts a layer that lies outside of the others
+        with pytest.raises(mebp.Error, match="per_layer_model_projection', which MLX-LM's form has no name for"):
+            convert_adapter(trained.adapter, tmp_path / "mlx", "mlx", trained.source)
+    else:
+        convert_adapter(trained.adapter, tmp_path / "mlx", "mlx", trained.source)
+        mlx = load_file(tmp_path / "mlx" / "adapters.safetensors")
+        assert all(name.startswith("language_model.model.layers.") for name in mlx)
+        convert_adapter(tmp_path / "mlx", tmp_path / "back", "peft", trained.source)
+        written.append("back")
+    for folder in written:
         found = load_file(tmp_path / folder / "adapter_model.safetensors")
         assert found.keys() == ours.keys() and all(torch.equal(found[name], each) for name, each in ours.items())
         trained.session.load_adapter(tmp_path / folder)

@@ -52,6 +52,23 @@ FIELDS: dict[str, dict] = {
         "vision_config": {**_SIGHT, "model_type": "siglip_vision_model"},
         "mm_tokens_per_image": 4,
     },
+    "gemma4": {
+        "text_config": {
+            **_TEXT,
+            "model_type": "gemma4_text",
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "sliding_window": 16,
+            "global_head_dim": 40,
+            "hidden_size_per_layer_input": 18,
+            "vocab_size_per_layer_input": 333,
+            "num_kv_shared_layers": 2,
+        },
+        "vision_config": {**_SIGHT, "model_type": "gemma4_vision", "num_key_value_heads": 2, "head_dim": 8},
+        "image_token_id": 330,
+        "video_token_id": 331,
+        "audio_token_id": 332,
+    },
     "mistral3": {
         "text_config": {**_TEXT, "model_type": "mistral"},
         "vision_config": {**_SIGHT, "model_type": "pixtral", "head_dim": 8},
