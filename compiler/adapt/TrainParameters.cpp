@@ -82,6 +82,8 @@ private:
     SmallVector<nn::ParameterOp> found;
     llvm::SetVector<StringRef> available;
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      if (parameter.getNumber())
+        continue; // of which ops are made
       StringRef name = parameter.getSymName();
       available.insert(format::moduleOf(format::layerOf(name)));
       auto aliases = parameter.getAliases();

@@ -194,7 +194,7 @@ void TokenFlattener::eraseNodes() {
   body.eraseArgument(0);
   auto module = main->getParentOfType<ModuleOp>();
   for (auto parameter : llvm::make_early_inc_range(module.getOps<nn::ParameterOp>()))
-    if (SymbolTable::symbolKnownUseEmpty(parameter, main))
+    if (!parameter.getNumber() && SymbolTable::symbolKnownUseEmpty(parameter, main))
       parameter.erase();
   main.setFunctionType(builder.getFunctionType(body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
 }

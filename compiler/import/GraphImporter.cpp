@@ -35,7 +35,7 @@ OwningOpRef<ModuleOp> GraphImporter::run() {
     ++entries[output.name()].uses;
   for (const onnx::ValueInfo &info : file.getGraph().value_info())
     declared[info.name()] = &info;
-  if (failed(declareInitializers()) || failed(declareInputs()))
+  if (failed(declareInitializers()) || failed(declareInputs()) || failed(keepNumbers()))
     return nullptr;
   for (int index = 0; index < file.getGraph().node_size(); ++index)
     if (failed(importNode(OnnxNode(file, index))))
@@ -78,6 +78,27 @@ LogicalResult GraphImporter::declareInitializers() {
     const bool isNumber = count == 1 && !(tensor.dims_size() > 0 && bends.contains(tensor.name()));
     entry.isParameter = element::kind(tensor.data_type()).value_or(Kind::Float) == Kind::Float && !isNumber &&
                         !tables.contains(tensor.name());
+  }
+  return success();
+}
+
+/// A number that lies in the model's own file, as what Gemma 4 multiplies each layer by, is lost with the graph.
+LogicalResult GraphImporter::keepNumbers() {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(main);
+  for (const onnx::Tensor &tensor : file.getGraph().initializer()) {
+    const auto kind = element::kind(tensor.data_type()).value_or(Kind::Integer);
+    ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
+    if (entries[tensor.name()].isParameter || tensor.data_location() != 1 || shape.empty() || kind != Kind::Float ||
+        elementCount(shape) != 1)
+      continue;
+    RankedTensorType type = tensorType(&context, {1}, Kind::Float);
+    auto parameter = nn::ParameterOp::create(builder, file.getLocation(), tensor.name(), type);
+    parameter.setNumber(true);
+    if (shape.size() > 1)
+      parameter.setShape(shape);
+    if (failed(file.attachData(tensor, parameter)))
+      return failure();
   }
   return success();
 }

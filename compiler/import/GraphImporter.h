@@ -29,6 +29,7 @@ private:
 
   // The graph as a whole: GraphImporter.cpp.
   mlir::LogicalResult declareInitializers();
+  mlir::LogicalResult keepNumbers();
   mlir::LogicalResult declareInputs(); // DeclareInputs.cpp, with the next one
   mlir::LogicalResult bindInput(const onnx::ValueInfo &input);
   mlir::LogicalResult finish();

@@ -22,12 +22,13 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     dimensions. `between`: an adapter trains it between these A and B. `whole`: it is trained itself, whatever
     else is trained by adapters, as a classifier is. `adapts`: it is a factor of this parameter's adapter, whose name PEFT
     does not make of the parameter's. `shape`: what the model's own tensor has, where that is of another rank, as that of
-    experts is.
+    experts is. `number`: it is one number, which ops have as a constant. No block binds it; it is stored for whoever
+    makes a model of the bundle.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
                        OptionalAttr<ElementsAttr>:$inline_data,
-                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole,
+                       OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole, UnitAttr:$number,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
                        OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between,
                        OptionalAttr<FlatSymbolRefAttr>:$adapts, OptionalAttr<DenseI64ArrayAttr>:$shape);

@@ -161,6 +161,25 @@ def test_layers_share_an_adapter(tmp_path):
     assert relative_error(merged.logits.numpy(), theirs.logits.numpy()) < 2e-5
 
 
+def test_numbers_that_layers_are_multiplied_by_are_kept(tmp_path):
+    """They are constants of the graph, and tensors of the model: what is merged computes the same."""
+    model = models.build("gemma4_small")
+    for index, layer in enumerate(model.model.layers):
+        layer.layer_scalar.fill_(0.5 + 0.1 * index)
+    bundle = make_bundle(model, tmp_path, seq_len=24, weights="f32", lora=LORA)
+    session = mebp.Session(bundle)
+    perturb(session)
+    session.save_adapter(tmp_path / "adapter")
+    mebp.merge(bundle, tmp_path / "adapter", tmp_path / "merged", dtype="f32")
+    ids = tokens(1, 24)
+    with torch.no_grad():
+        merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
+        theirs = merged(input_ids=torch.from_numpy(ids).long()).logits
+    assert merged.model.layers[2].layer_scalar == np.float32(0.7)
+    assert relative_error(session.logits(ids), theirs.numpy()) < 2e-5
+    assert mebp.verify(bundle).agrees
+
+
 def test_subspaces_are_found_beside_shared_cotangents(tmp_path):
     _, bundle = build(tmp_path, lora=None, train="full", optimizer="galore", galore_rank=8)
     session = mebp.Session(bundle, optimizer="galore", lr=1e-3)
