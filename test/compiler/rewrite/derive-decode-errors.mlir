@@ -22,3 +22,16 @@ func.func private @sum.forward(%x: !x {train.port = #train.port<flow, "hidden">}
   %y = nn.linear(%x, %dw) : (!x, !w) -> !x
   return %y : !x
 }
+
+// -----
+
+// A layer that reads keys of no layer before it, or of one that keeps other positions.
+!x = tensor<?x?x4xf32, #nn.tokens>
+!l = tensor<?x?x1xf32, #nn.tokens>
+train.block layer @reader parameters () programs {forward = @reader.forward}
+func.func private @reader.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %k: !x {train.port = #train.port<shared, "shared.0">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  // expected-error@below {{reads other positions of 'shared.0' than the layer that makes it keeps, so it cannot generate text}}
+  %y, %lse = nn.attention(%x, %k, %k) {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.0 : f32} : (!x, !x, !x) -> (!x, !l)
+  return %y : !x
+}
