@@ -15,10 +15,9 @@ def NN_OnnxOp : Op<NN_Dialect, "onnx", [Pure]> {
     names of its own: `Linear` (x, weight, bias), `Swish` (x) {factor}, `Softcap` (x) {softcap}, `Xielu` (x, alpha_p,
     alpha_n) {beta, epsilon}, `Gated` (gate, up) {activation, factor}, `Route` (logits, bias) with weights and ids,
     `ExpertLinear` (x, weight, ids, bias), `ExpertScale` (weights, scales, ids) and `ExpertSum` (y, weights), `Decay`
-    (x, bias, rate). Our exporter writes
-    `CausalConv` (x, weight, bias) and `GatedDelta` (q, k, v, g, beta) {scale}. Raising folds into RotaryEmbedding,
-    Attention and RMSNormalization what ONNX spells out around them. A node that is still there when import ends is an
-    error that names it.
+    (x, bias, rate). Our exporter writes `CausalConv` (x, weight, bias) and `GatedDelta` (q, k, v, g, beta) {scale}.
+    Raising folds into RotaryEmbedding, Attention and RMSNormalization what ONNX spells out around them. A node that is
+    still there when import ends is an error that names it.
   }];
   let arguments = (ins StrAttr:$op_type, Variadic<AnyType>:$inputs, OptionalAttr<DictionaryAttr>:$node_attributes);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
