@@ -12,7 +12,7 @@ import numpy as np
 from mebp.errors import translate_errors
 from mebp.gguf.container import Container
 from mebp.gguf.keys import Keys
-from mebp.gguf.positions import THETA
+from mebp.gguf.positions import THETA, read_factors, rope_factors
 from mebp.gguf.weights import PLUS_ONE, Order, Place, Weight
 
 _NUMBER = "(0|[1-9][0-9]{0,5})"  # of a layer
@@ -47,6 +47,7 @@ class Architecture:
     others: what some files have in place of those of `inner` with the same name in transformers.
     layers: what a layer's name begins with in transformers, as in `layers`.3.`inner`.
     kinds: of what kinds each layer is; `extents`: what the letters of shapes are. Both by a checked config.json.
+    beside: of what kinds the weights beside the layers are, likewise.
     biased: which weights of a layer have a bias, too, by llama.cpp's names.
     keys: what llama.cpp reads of its metadata.
     norm_offset: whether transformers adds 1 to the weight of a norm, which llama.cpp expects to be there already.
@@ -55,6 +56,9 @@ class Architecture:
     usual_theta: the base of positions where config.json has none. scales_positions: whether transformers can, so that a
         file may say it.
     turned_part: the usual share of each head that positions turn; None: they turn all of each.
+    plain_positions: the kinds of positions that no key says. factors, read_factors: what their frequencies are divided
+        by, which is a tensor in llama.cpp; and the other way, which sets fields of config.json.
+    usual: fields that transformers takes where config.json has none.
     older_fields: what fields of config.json were called, which transformers still reads first.
     own_metadata, own_config: what only this architecture has, by config.json and its file, and the other way by the
         file and what the others have become.
@@ -67,6 +71,7 @@ class Architecture:
     inner: tuple[Weight, ...]
     layers: str = "model.layers"
     kinds: Callable[[Mapping], list[frozenset[str]]] = one_kind
+    beside: Callable[[Mapping], frozenset[str]] = lambda config: frozenset()
     extents: Callable[[Mapping], dict[str, int]] = decoder_extents
     biased: Callable[[Mapping], frozenset[str]] = lambda config: frozenset()
     keys: Keys = field(default_factory=Keys)
@@ -76,6 +81,10 @@ class Architecture:
     turned_part: float | None = None
     usual_theta: float = THETA
     scales_positions: bool = True
+    plain_positions: tuple[str, ...] = ("default", "llama3")
+    factors: Callable[[Mapping], np.ndarray | None] = rope_factors
+    read_factors: Callable[[Container, dict], None] = read_factors
+    usual: Mapping[str, object] = field(default_factory=dict)
     others: tuple[Weight, ...] = ()
     older_fields: Mapping[str, str] = field(default_factory=dict)
     own_metadata: Callable[[Mapping, Path], dict] = lambda config, file: {}
@@ -139,8 +148,10 @@ class Architecture:
 
     def weights_of(self, config: Mapping) -> Iterator[tuple[str, Weight]]:
         """Each that a model with this config.json has, with what its names in llama.cpp begin with."""
+        beside = self.beside(config)
         for weight in self.outer:
-            yield "", weight
+            if not weight.kind or weight.kind in beside:
+                yield "", weight
         for number, kinds in enumerate(self.kinds(config)):
             for weight in self.inner:
                 if not weight.kind or weight.kind in kinds:

@@ -6,6 +6,7 @@ import reprlib
 from mebp.errors import Error
 from mebp.gguf.architecture import Architecture
 from mebp.gguf.dense import GEMMA3, GPT2, LLAMA, PHI3, QWEN2, QWEN3
+from mebp.gguf.gemma4 import GEMMA4
 from mebp.gguf.lfm2 import LFM2, LFM2_MOE
 from mebp.gguf.qwen_hybrid import QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT
 
@@ -16,6 +17,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": QWEN2,
     "qwen3": QWEN3,
     "gemma3_text": GEMMA3,
+    "gemma4_text": GEMMA4,
     "phi3": PHI3,
     "gpt2": GPT2,
     "qwen3_5_text": QWEN3_5,

@@ -81,6 +81,9 @@ class Container:
     def wholes(self, key: str) -> list[int] | None:
         return self._value(key, False, "a list of whole numbers", lambda value: _is_list(value, int))
 
+    def flags(self, key: str, needed: bool = False) -> list[bool] | None:
+        return self._value(key, needed, "a list of true or false", lambda value: _is_list(value, bool))
+
     def reals(self, key: str, needed: bool = False) -> list[float] | None:
         return self._value(key, needed, "a list of numbers", _are_real)
 

@@ -14,10 +14,11 @@ _WHOLE = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
           "n_inner", "n_layer", "n_positions", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
           "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval", "num_experts",
           "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "conv_L_cache",
-          "block_multiple_of", "block_ff_dim")  # fmt: skip
+          "block_multiple_of", "block_ff_dim", "global_head_dim", "num_global_key_value_heads", "top_k_experts",
+          "vocab_size_per_layer_input")  # fmt: skip
 _REAL = ("rms_norm_eps", "layer_norm_epsilon", "partial_rotary_factor", "rope_theta", "rope_local_base_freq",
          "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "norm_eps", "num_dense_layers",
-         "block_ffn_dim_multiplier")  # fmt: skip
+         "block_ffn_dim_multiplier", "hidden_size_per_layer_input", "num_kv_shared_layers")  # fmt: skip
 _OF_POSITIONS = ("rope_theta", "factor", "original_max_position_embeddings", "attention_factor", "mscale",
                  "mscale_all_dim", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor",
                  "partial_rotary_factor")  # fmt: skip
@@ -39,6 +40,8 @@ def check_config(config: Mapping, file: Path) -> None:
     for field in ("hidden_act", "hidden_activation", "activation_function"):
         _check(config, field, file, _A_TEXT, _is_text)
     _check(config, "layer_types", file, "a list of texts", lambda value: _is_list(value, _is_text))
+    _check(config, "per_layer_config", file, "sizes by the numbers of layers",
+           lambda value: _is_object(value) and all(map(_are_sizes, value.values())))
     for field in ("rope_parameters", "rope_scaling"):
         _check(config, field, file, _AN_OBJECT, _is_object)
         found = config.get(field) or {}
@@ -106,6 +109,10 @@ def _is_vocabulary(value: object) -> bool:
 
 def _are_merges(value: object) -> bool:
     return _is_list(value, lambda each: _is_text(each) or (_is_list(each, _is_text) and len(each) == 2))
+
+
+def _are_sizes(value: object) -> bool:
+    return _is_object(value) and all(map(_is_whole, value.values()))
 
 
 def _are_tokens(value: object) -> bool:

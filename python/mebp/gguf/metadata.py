@@ -25,7 +25,8 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
     """llama.cpp's keys without the architecture's name before them; raises mebp.Error, about the config.json `file`,
     for what llama.cpp would compute otherwise."""
     older = {new: config[old] for old, new in architecture.older_fields.items() if old in config}
-    config, names = {**config, **older}, architecture.keys.fields
+    given = {name: value for name, value in config.items() if value is not None or name not in architecture.usual}
+    config, names = {**architecture.usual, **given, **older}, architecture.keys.fields
     for field in [*names.values(), "vocab_size"]:
         if not isinstance(config.get(field), int | float) or isinstance(config[field], bool):
             raise Error(f"{file}: lacks the number '{field}'; export and compile the model again")
@@ -37,8 +38,10 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
         return {**found, "feed_forward_length": config.get("n_inner") or 4 * config["n_embd"]}
     heads = config["num_attention_heads"]
     width = config.get("head_dim") or config["hidden_size"] // heads
-    usual = architecture.turned_part or 1.0
-    turned = width * config.get("partial_rotary_factor", rope_of(config).get("partial_rotary_factor", usual))
+    usual, rope = architecture.turned_part or 1.0, rope_of(config)
+    # Proportional positions turn all, some of it by nothing.
+    part = usual if rope.get("rope_type") == "proportional" else rope.get("partial_rotary_factor", usual)
+    turned = width * config.get("partial_rotary_factor", part)
     if turned != width and architecture.turned_part is None:
         raise Error(f"{file}: has positions in a part of each head, which llama.cpp does not compute in "
                     f"'{architecture.name}'; {WRITE_ADVICE}")  # fmt: skip
@@ -49,7 +52,8 @@ def model_metadata(architecture: Architecture, config: Mapping, file: Path) -> d
         "rope.dimension_count": int(turned),
     }
     _check_window(architecture, config, file)
-    return found | rope_metadata(config, file, architecture.usual_theta) | architecture.own_metadata(config, file)
+    positions = rope_metadata(config, file, architecture.usual_theta, architecture.plain_positions)
+    return found | positions | architecture.own_metadata(config, file)
 
 
 def model_config(architecture: Architecture, container: Container) -> dict[str, object]:
@@ -68,7 +72,7 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
     shapes = {tensor.name: tensor.shape for tensor in container.tensors}
     rows, columns = _embedding(container, shapes)
     names = architecture.keys.fields
-    found: dict[str, object] = {field: number(key) for key, field in names.items()}
+    found: dict[str, object] = {field: number(key) for key, field in names.items() if key not in architecture.keys.per_layer}
     found |= {
         "model_type": architecture.model_type,
         "vocab_size": rows,

@@ -17,7 +17,6 @@ from mebp.gguf import GGUF_TYPES, ROPE_FACTORS
 from mebp.gguf.architectures import architecture_of
 from mebp.gguf.fields import check_config
 from mebp.gguf.metadata import model_metadata
-from mebp.gguf.positions import rope_factors
 from mebp.gguf.vocabulary import chat_templates, vocabulary
 from mebp.gguf.weights import Place
 from mebp.tensor_file import relative_norm
@@ -71,7 +70,7 @@ class ModelWriter:
 
         writer = gguf.GGUFWriter(path, self._architecture.name)
         self._describe(writer, title)
-        factors = rope_factors(self._config)
+        factors = self._architecture.factors({**self._architecture.usual, **self._config})
         if factors is not None:
             writer.add_tensor_info(ROPE_FACTORS, factors.shape, factors.dtype, factors.nbytes)
         for name in self._shapes:
@@ -180,7 +179,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _fits(value: object) -> bool:
-    if type(value) is int:
+    if type(value) in (int, bool):
         return 0 <= value < 1 << 32
     return type(value) is str or (isinstance(value, float) and abs(value) < _LARGEST_F32)
 

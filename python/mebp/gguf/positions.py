@@ -30,18 +30,20 @@ def rope_of(config: Mapping) -> Mapping:
     return found.get("full_attention", found)
 
 
-def rope_metadata(config: Mapping, file: Path, usual_theta: float = THETA) -> dict[str, float | str | int]:
-    """llama.cpp's keys; raises mebp.Error, about the config.json `file`, for what llama.cpp would compute otherwise."""
+def rope_metadata(
+    config: Mapping, file: Path, usual_theta: float = THETA, plain: tuple[str, ...] = ("default", "llama3")
+) -> dict[str, float | str | int]:
+    """llama.cpp's keys, of which kinds in `plain` need none; raises mebp.Error, about the config.json `file`, for what llama.cpp would compute otherwise."""
     rope = rope_of(config)
     kind = rope.get("rope_type", rope.get("type", "default"))
     found: dict[str, float | str | int] = {"rope.freq_base": _theta(config, usual_theta)}
+    if kind in plain:
+        return found
     if kind == "linear":
         return found | {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
     if kind == "yarn":
         return found | _yarn_metadata(config, rope, file)
-    if kind not in ("default", "llama3"):
-        raise Error(f"{file}: has positions of type '{kind}', which cannot be written as GGUF here; {WRITE_ADVICE}")
-    return found
+    raise Error(f"{file}: has positions of type '{kind}', which cannot be written as GGUF here; {WRITE_ADVICE}")
 
 
 def _yarn_metadata(config: Mapping, rope: Mapping, file: Path) -> dict[str, float | str | int]:
@@ -117,14 +119,14 @@ def _factor(container: Container, name: str) -> tuple[str, float]:
     return keys[0], 1.0
 
 
-def read_factors(container: Container, architecture: str, config: dict) -> None:
+def read_factors(container: Container, config: dict) -> None:
     """The file has the factors of Llama 3 themselves, and transformers what they are made of."""
     found = next((tensor for tensor in container.tensors if tensor.name == ROPE_FACTORS), None)
     if found is None:
         return
     factors, rope = container.values(found), config.get("rope_parameters", {})
     expected = None
-    plain = architecture == "llama" and rope.get("rope_type") == "default"
+    plain = container.text("general.architecture") == "llama" and rope.get("rope_type") == "default"
     if plain and factors.shape == (-(-config["head_dim"] // 2),) and factors.min() >= 1:
         rope |= {**_LLAMA3, "factor": float(factors.max())}
         expected = rope_factors(config)

@@ -20,7 +20,6 @@ from mebp.gguf.architecture import Architecture
 from mebp.gguf.architectures import architecture_named
 from mebp.gguf.container import Container, read_container
 from mebp.gguf.metadata import ignored_window, model_config
-from mebp.gguf.positions import read_factors
 from mebp.gguf.shapes import check_tensors
 from mebp.gguf.vocabulary import can_restore, set_around_text, special_id, write_tokenizer
 from mebp.gguf.weights import Place
@@ -109,7 +108,7 @@ def _tensors(container: Container, places: dict[str, Place], there: dict[str, tu
 def _write_settings(container: Container, architecture: Architecture, target: Path) -> dict:
     """config.json and generation_config.json; the fields of the first."""
     fields = model_config(architecture, container)
-    read_factors(container, architecture.name, fields)
+    architecture.read_factors(container, fields)
     if note := ignored_window(architecture, container):
         say(f"note: {note}", error=True)
     config = {"architectures": [architecture.model_class], **fields, "dtype": "float32"}

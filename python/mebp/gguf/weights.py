@@ -35,6 +35,7 @@ class Weight:
     is_filter: transformers has an extent of 1 in the middle, as a convolution's.
     change: of its numbers, in place of what the architecture does with norms.
     is_exact: llama.cpp wants it in f32.
+    takes_lora: llama.cpp adds an adapter to it, if it is a matrix.
     """
 
     ours: str
@@ -48,6 +49,7 @@ class Weight:
     is_filter: bool = False
     change: Change | None = None
     is_exact: bool = False
+    takes_lora: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,7 +63,7 @@ class Weight:
     @property
     def is_linear(self) -> bool:
         """Whether LoRA can be of it."""
-        return not self.whole and not self.is_filter and len(self.shapes[0]) == 2
+        return self.takes_lora and not self.whole and not self.is_filter and len(self.shapes[0]) == 2
 
 
 @dataclass(frozen=True)
