@@ -101,6 +101,9 @@ def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
     for module, layer in adapter.layers.items():
         weight = architecture.weight_of(module)
         place = architecture.place(f"{module}.weight", config, f"{adapter.source}")
+        if weight is not None and not weight.takes_lora:
+            raise Error(f"{adapter.source}: adapts '{module}', which llama.cpp computes without adapters; train the "
+                        "adapter without it, or merge it")  # fmt: skip
         if weight is None or place is None or not weight.is_linear:
             raise Error(f"{adapter.source}: adapts '{module}', which GGUF has no name for in architecture "
                         f"'{architecture.name}'; train the adapter without it")  # fmt: skip

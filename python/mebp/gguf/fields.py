@@ -40,8 +40,7 @@ def check_config(config: Mapping, file: Path) -> None:
     for field in ("hidden_act", "hidden_activation", "activation_function"):
         _check(config, field, file, _A_TEXT, _is_text)
     _check(config, "layer_types", file, "a list of texts", lambda value: _is_list(value, _is_text))
-    _check(config, "per_layer_config", file, "sizes by the numbers of layers",
-           lambda value: _is_object(value) and all(map(_are_sizes, value.values())))
+    _check(config, "per_layer_config", file, "sizes by the numbers of layers", _are_sizes_of_layers)
     for field in ("rope_parameters", "rope_scaling"):
         _check(config, field, file, _AN_OBJECT, _is_object)
         found = config.get(field) or {}
@@ -111,8 +110,8 @@ def _are_merges(value: object) -> bool:
     return _is_list(value, lambda each: _is_text(each) or (_is_list(each, _is_text) and len(each) == 2))
 
 
-def _are_sizes(value: object) -> bool:
-    return _is_object(value) and all(map(_is_whole, value.values()))
+def _are_sizes_of_layers(value: object) -> bool:
+    return _is_object(value) and all(_is_object(each) and all(map(_is_whole, each.values())) for each in value.values())
 
 
 def _are_tokens(value: object) -> bool:

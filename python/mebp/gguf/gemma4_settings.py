@@ -46,7 +46,7 @@ def gemma4_metadata(config: Mapping, file: Path) -> dict[str, object]:
     count, shared = config["num_hidden_layers"], int(config.get("num_kv_shared_layers") or 0)
     kinds = config.get("layer_types") or [_FULL if (each + 1) % _PERIOD == 0 else _WINDOWED for each in range(count)]
     config = {**config, "layer_types": kinds}
-    if len(kinds) != count or not {*kinds} <= {_WINDOWED, _FULL} or kinds[-1] != _FULL:
+    if len(kinds) != count or {*kinds} != {_WINDOWED, _FULL} or kinds[-1] != _FULL:
         raise Error(f"{file}: has layer_types that llama.cpp does not know in 'gemma4'; {WRITE_ADVICE}")
     check_rules(config, {"attention_bias": False}, "gemma4", file)
     if config.get("use_bidirectional_attention") == "all":
@@ -129,9 +129,9 @@ def gemma4_config(container: Container, config: dict) -> dict[str, object]:
 
     pattern = container.flags(f"gemma4.{_PATTERN}", needed=True)
     kinds = [_WINDOWED if has_window else _FULL for has_window in pattern]
-    if len(kinds) != count or kinds[-1] != _FULL:
-        raise Error(f"{container.path}: 'gemma4.{_PATTERN}' has {len(kinds)} entries for {count} layers, of which the "
-                    f"last attends to all; {_DAMAGED}")  # fmt: skip
+    if len(kinds) != count or kinds[-1] != _FULL or _WINDOWED not in kinds:
+        raise Error(f"{container.path}: 'gemma4.{_PATTERN}' is {str(pattern)[:60]}, which is not true for some of "
+                    f"{count} layers and false for the last; {READ_ADVICE}")  # fmt: skip
     shared = container.whole(f"gemma4.{_SHARED}", most=count) or 0
     if not _reads_the_last(kinds, shared):
         raise Error(f"{container.path}: 'gemma4.{_SHARED}' is {shared}, with which layers share the keys of others "
@@ -145,8 +145,8 @@ def gemma4_config(container: Container, config: dict) -> dict[str, object]:
     if inner != [inner[0] * (2 if is_wide and number >= first else 1) for number in range(count)]:
         raise Error(f"{container.path}: 'gemma4.{_INNER}' is {str(inner)[:60]}, and only one number can be read here, "
                     f"or twice that in layers that share keys; {READ_ADVICE}")  # fmt: skip
-    heads, full = _each_layer(container, KEY_HEADS, count), kinds.index(_FULL)
-    windowed = kinds.index(_WINDOWED) if _WINDOWED in kinds else full
+    heads = _each_layer(container, KEY_HEADS, count)
+    full, windowed = kinds.index(_FULL), kinds.index(_WINDOWED)
     if heads != [heads[full if kind == _FULL else windowed] for kind in kinds]:
         raise Error(f"{container.path}: 'gemma4.{KEY_HEADS}' is {str(heads)[:60]}, and only one number for each kind "
                     f"of layers can be read here; {READ_ADVICE}")  # fmt: skip

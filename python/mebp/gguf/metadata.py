@@ -71,8 +71,8 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
 
     shapes = {tensor.name: tensor.shape for tensor in container.tensors}
     rows, columns = _embedding(container, shapes)
-    names = architecture.keys.fields
-    found: dict[str, object] = {field: number(key) for key, field in names.items() if key not in architecture.keys.per_layer}
+    names, per_layer = architecture.keys.fields, architecture.keys.per_layer
+    found: dict[str, object] = {field: number(key) for key, field in names.items() if key not in per_layer}
     found |= {
         "model_type": architecture.model_type,
         "vocab_size": rows,
@@ -114,7 +114,7 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
         found["partial_rotary_factor"] = rope["partial_rotary_factor"] = turned / width
     found |= {
         "head_dim": width,
-        **({} if _KEY_HEADS in architecture.keys.per_layer else {"num_key_value_heads": whole(_KEY_HEADS) or heads}),
+        **({} if _KEY_HEADS in per_layer else {"num_key_value_heads": whole(_KEY_HEADS) or heads}),
         "attention_bias": "blk.0.attn_q.bias" in shapes,
         "mlp_bias": "blk.0.ffn_up.bias" in shapes,
         "sliding_window": None,  # llama.cpp has it in Gemma 3 alone

@@ -33,7 +33,8 @@ def rope_of(config: Mapping) -> Mapping:
 def rope_metadata(
     config: Mapping, file: Path, usual_theta: float = THETA, plain: tuple[str, ...] = ("default", "llama3")
 ) -> dict[str, float | str | int]:
-    """llama.cpp's keys, of which kinds in `plain` need none; raises mebp.Error, about the config.json `file`, for what llama.cpp would compute otherwise."""
+    """llama.cpp's keys, of which kinds in `plain` need none; raises mebp.Error, about the config.json `file`, for what
+    llama.cpp would compute otherwise."""
     rope = rope_of(config)
     kind = rope.get("rope_type", rope.get("type", "default"))
     found: dict[str, float | str | int] = {"rope.freq_base": _theta(config, usual_theta)}
