@@ -201,7 +201,7 @@ class TestRefusals:
         advice = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
         assert self.line() == (
             "model.mebp/tokenizer/tokenizer.json: is of a kind that cannot be written as GGUF here, for only "
-            f"byte-level BPE cut as by gpt-2, smollm, qwen2, llama-bpe, qwen35 can; {advice}"
+            f"byte-level BPE cut as by gpt-2, smollm, qwen2, llama-bpe, qwen35 can, and Gemma's; {advice}"
         )
         file.unlink()
         (self.bundle / "tokenizer" / "tokenizer.model").touch()

@@ -2,13 +2,13 @@
 """A tokenizer as llama.cpp's keys, and back: tokenizer.json of byte-level BPE, and how text is cut before it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mebp.errors import Error
 from mebp.exporter.template_files import FILE, FOLDER, read_templates, template_files
 from mebp.files import plain_file, read_json
-from mebp.gguf import pieces
+from mebp.gguf import lines, pieces
 from mebp.gguf.container import Container
 from mebp.gguf.fields import check_tokenizer
 
@@ -64,9 +64,11 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
     model = tokenizer.get("model") or {}
     pre = _pre_name(tokenizer.get("pre_tokenizer"))
     plain = tokenizer.get("normalizer") in (None, {"type": "NFC"})
-    if model.get("type") != "BPE" or model.get("byte_fallback") or pre is None or not plain:
+    in_bytes = model.get("type") == "BPE" and not model.get("byte_fallback") and pre is not None and plain
+    in_lines = lines.is_in_lines(tokenizer)
+    if not in_bytes and not in_lines:
         raise Error(f"{file}: is of a kind that cannot be written as GGUF here, for only byte-level BPE cut as by "
-                    f"{', '.join(PRE_TOKENIZERS)} can; {_ADVICE}")  # fmt: skip
+                    f"{', '.join(PRE_TOKENIZERS)} can, and Gemma's; {_ADVICE}")  # fmt: skip
     added = {entry["id"]: entry for entry in tokenizer.get("added_tokens", [])}
     largest = max([*model["vocab"].values(), *added])
     if largest >= vocabulary_size:
@@ -79,7 +81,11 @@ def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
         tokens[number], kinds[number] = entry["content"], _CONTROL if entry.get("special") else _USER_DEFINED
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     numbers = {token: number for number, token in enumerate(tokens)}
-    return {"model": "gpt2", "pre": pre, "tokens": tokens, "token_type": kinds, "merges": merges,
+    if in_lines:
+        lines.check_file(model, [*model["vocab"]], [entry["content"] for entry in added.values()], file, _ADVICE)
+        kinds = [lines.kind_of(token, kind, _CONTROL, _USER_DEFINED) for token, kind in zip(tokens, kinds, strict=True)]
+    rule = {"model": lines.MODEL, "add_space_prefix": False} if in_lines else {"model": "gpt2", "pre": pre}
+    return {**rule, "tokens": tokens, "token_type": kinds, "merges": merges,
             "add_bos_token": _begins_with_special(tokenizer.get("post_processor")),
             **_special(folder, numbers)}  # fmt: skip
 
@@ -96,9 +102,13 @@ def is_pieces(container: Container) -> bool:
     return container.text("tokenizer.ggml.model") == "llama"
 
 
+def _is_in_lines(container: Container) -> bool:
+    return container.text("tokenizer.ggml.model") == lines.MODEL
+
+
 def can_restore(container: Container) -> bool:
     """Whether `write_tokenizer` knows the file's rules."""
-    if is_pieces(container):
+    if is_pieces(container) or _is_in_lines(container):
         return True
     return container.text("tokenizer.ggml.model") == "gpt2" and _rule(container) in PRE_TOKENIZERS
 
@@ -120,7 +130,7 @@ def write_tokenizer(container: Container, folder: Path) -> None:
         "version": "1.0",
         "added_tokens": _added(container, tokens, kinds),
         "post_processor": _template(tokens, begins, ends),
-        **(pieces.rules if is_pieces(container) else _byte_rules)(container, tokens, kinds),
+        **_rules_of(container)(container, tokens, kinds),
     }
     settings = {**special, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": begins is not None,
                 "add_eos_token": ends is not None}  # fmt: skip
@@ -132,6 +142,12 @@ def write_tokenizer(container: Container, folder: Path) -> None:
         (folder / FOLDER).mkdir(exist_ok=True)
         template = container.text(f"tokenizer.chat_template.{name}", needed=True)
         (folder / FOLDER / f"{name}.jinja").write_text(template, encoding="utf-8")
+
+
+def _rules_of(container: Container) -> Callable[[Container, list[str], list[int]], dict[str, object]]:
+    if is_pieces(container):
+        return pieces.rules
+    return lines.rules if _is_in_lines(container) else _byte_rules
 
 
 def set_around_text(container: Container, folder: Path) -> None:
@@ -193,11 +209,13 @@ def _byte_rules(container: Container, tokens: list[str], kinds: list[int]) -> di
 
 def _around_text(container: Container, tokens: list[str], kinds: list[int]) -> tuple[int | None, int | None]:
     """The tokens that llama.cpp puts before and behind a text: by the file's keys, else by its kind of tokenizer."""
-    begins = is_pieces(container) or container.text("tokenizer.ggml.pre") in _BEGIN
+    in_lines = _is_in_lines(container)  # llama.cpp begins these always
+    begins = is_pieces(container) or in_lines or container.text("tokenizer.ggml.pre") in _BEGIN
     found: list[int | None] = []
     for name, default in (("bos", begins), ("eos", False)):
         key, adds = f"tokenizer.ggml.{name}_token_id", container.flag(f"tokenizer.ggml.add_{name}_token")
-        number = special_id(container, name, len(tokens) - 1) if (default if adds is None else adds) else None
+        is_wanted = default if adds is None or (in_lines and name == "bos") else adds
+        number = special_id(container, name, len(tokens) - 1) if is_wanted else None
         if adds and number is None:
             raise Error(f"{container.path}: 'tokenizer.ggml.add_{name}_token' is true, and it lacks '{key}'; download "
                         "it again")  # fmt: skip
