@@ -28,6 +28,20 @@ OwnBackend makeReference() {
   return OwnBackend(MEBP_CPU, options);
 }
 
+// With activations in bf16 a device may round the other factor to it as well, and the result: each by 2^-9 at most.
+constexpr double roundedTwice = 1.0 / 256;
+
+void expectAgreement(const self_test::Call &call) {
+  const self_test::Trial trial(call);
+  OwnBackend tested(numberUnderTest), reference = makeReference();
+  Result<self_test::Results> ours = trial.run(*tested), theirs = trial.run(*reference);
+  ASSERT_TRUE(ours.ok()) << ours.status().message();
+  ASSERT_TRUE(theirs.ok()) << theirs.status().message();
+  for (size_t i = 0; i < theirs->size(); ++i)
+    EXPECT_LE(relativeError((*ours)[i], (*theirs)[i]), isInBf16(call) ? roundedTwice : 2e-6)
+        << describe(call) << ", result " << i;
+}
+
 namespace {
 
 class Comparison {

@@ -45,6 +45,9 @@ extern mebp_backend numberUnderTest;
 // The CPU's naive kernels on one thread.
 OwnBackend makeReference();
 
+// A call alone, on the device and by the reference.
+void expectAgreement(const self_test::Call &call);
+
 struct Difference {
   std::string of; // "backward of model.layers.0: cotangent"
   double error;   // the norm of the difference by the norm of what was expected

@@ -18,19 +18,9 @@ constexpr int64_t batch = 2, sequence = 9;
 constexpr uint64_t tokens = batch * sequence, vocabulary = 11;
 constexpr format::ElementType storages[] = {format::F32, format::BF16, format::INT8, format::INT4};
 
-// With activations in bf16 a device may round the other factor to it as well, and the result: each by 2^-9 at most.
-constexpr double roundedTwice = 1.0 / 256;
-
 void expectAgreement(Call call) {
   call.batch = batch, call.sequence = sequence, call.vocabulary = vocabulary;
-  const Trial trial(call);
-  OwnBackend tested(numberUnderTest), reference = makeReference();
-  Result<Results> ours = trial.run(*tested), theirs = trial.run(*reference);
-  ASSERT_TRUE(ours.ok()) << ours.status().message();
-  ASSERT_TRUE(theirs.ok()) << theirs.status().message();
-  for (size_t i = 0; i < theirs->size(); ++i)
-    EXPECT_LE(relativeError((*ours)[i], (*theirs)[i]), isInBf16(call) ? roundedTwice : 2e-6)
-        << describe(call) << ", result " << i;
+  test::expectAgreement(call);
 }
 
 // With the activations in f32 and in bf16: all that has a row for each token.

@@ -57,5 +57,7 @@ Kernel findKernel(const std::string &name);
 
 // Of `count` rows of the call, the positions within their batch items.
 array positionsOf(const Call &call, int count);
+// Counted from where each row's sample starts; operand `starts` says where, if it is there.
+array positionsInSample(const Call &call, int count, size_t starts);
 
 } // namespace mebp::mlx

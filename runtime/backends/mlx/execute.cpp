@@ -195,7 +195,7 @@ public:
       memory.write((binding++)->data, valueOf(output.value()).data);
     for (const StateUse &state : prepared.states)
       memory.keepState(run.bindings[state.input].data, valueOf(state.result).data,
-                       {valueOf(state.rows).data, live.batch, state.capacity, run.position});
+                       {valueOf(state.rows).data, live.batch, state.capacity, state.isCarried ? 0 : run.position});
   }
 
 private:

@@ -9,6 +9,8 @@ namespace mebp::mlx {
 
 extern const KernelTable activationKernels;
 extern const KernelTable attentionKernels;
+extern const KernelTable convolutionKernels;
+extern const KernelTable deltaKernels;
 extern const KernelTable elementwiseKernels;
 extern const KernelTable expertKernels;
 extern const KernelTable linearKernels;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "format/kernels.h"
 #include "runtime/backends/mlx/program.h"
 #include "runtime/exec/read_attributes.h"
 
@@ -55,17 +56,26 @@ public:
   }
 
   Flags none() const { return Flags(static_cast<size_t>(program.values_size())); }
-  // The states that the program extends: theirs are the appended rows, too, which the host gets.
+  // The states that the program extends: theirs are the appended rows, too, which the host gets. Of a state that goes
+  // on from step to step these are all that it has.
   std::vector<StateUse> states(const std::vector<PreparedStep> &steps) const {
     std::vector<StateUse> found;
     for (const PreparedStep &step : steps) {
-      if (!step.step->has_kernel() || step.step->kernel().name() != "append")
+      if (!step.step->has_kernel())
         continue;
-      const format::Kernel &append = step.step->kernel();
-      for (int input = 0; input < program.inputs_size(); ++input)
-        if (static_cast<int32_t>(program.inputs(input).value()) == append.operands(0))
-          found.push_back({input, static_cast<uint32_t>(append.operands(1)), static_cast<uint32_t>(append.results(0)),
-                           step.attributes.capacity});
+      const format::Kernel &kernel = step.step->kernel();
+      if (kernel.name() == "append")
+        addState(kernel.operands(0), kernel.operands(1), kernel.results(0), step.attributes.capacity, false, found);
+      if (step.attributes.items == 0)
+        continue;
+      const format::KernelSignature &signature = *format::findSignature(kernel.name());
+      for (int i = 0; i < kernel.operands_size(); ++i)
+        if (const format::Slot &slot = signature.operands[i];
+            slot.carry != format::Carry::No && kernel.operands(i) >= 0) {
+          const int32_t next = kernel.results(slot.accumulates);
+          const auto rows = static_cast<int>(program.values(next).rows());
+          addState(kernel.operands(i), next, next, rows / step.attributes.items, true, found);
+        }
     }
     return found;
   }
@@ -87,6 +97,13 @@ public:
   }
 
 private:
+  void addState(int32_t state, int32_t rows, int32_t result, int capacity, bool isCarried,
+                std::vector<StateUse> &found) const {
+    for (int input = 0; input < program.inputs_size(); ++input)
+      if (static_cast<int32_t>(program.inputs(input).value()) == state)
+        found.push_back({input, static_cast<uint32_t>(rows), static_cast<uint32_t>(result), capacity, isCarried});
+  }
+
   void findDeadInLoop(PreparedStep &step) const {
     const format::Loop &loop = step.step->loop();
     Flags arguments = none(), yielded = none(), read = none(), made = none();

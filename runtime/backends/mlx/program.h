@@ -39,11 +39,12 @@ struct Stage {
   std::map<std::vector<int>, Graph> graphs; // by all sizes that decide about shapes
 };
 
-// A state that the program extends.
+// A state that the program extends, or that goes on from step to step.
 struct StateUse {
   int input = 0; // which one of the program's
   uint32_t rows = 0, result = 0;
-  int capacity = 0;
+  int capacity = 0; // rows of each batch item
+  bool isCarried = false;
 };
 
 struct PreparedProgram {

@@ -4,8 +4,9 @@
 namespace mebp::mlx {
 
 Kernel findKernel(const std::string &name) {
-  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &elementwiseKernels, &expertKernels,
-                               &linearKernels, &lossKernels, &normKernels, &positionKernels, &stateKernels},
+  return findKernelIn<Kernel>({&activationKernels, &attentionKernels, &convolutionKernels, &deltaKernels,
+                               &elementwiseKernels, &expertKernels, &linearKernels, &lossKernels, &normKernels,
+                               &positionKernels, &stateKernels},
                               name);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// x, y, dy, dx, gate, up, dgate, dup [N,F].
+// x, y, dy, dx, gate, up, dgate, dup [N,F]; bias [1,F], rate [1,G].
 #include "runtime/backends/mlx/kernels.h"
 #include "runtime/exec/activation_kernels.h"
 
@@ -68,6 +68,21 @@ static void clampGradient(Call &call) {
 
 static array softplusOf(const array &x) { return mx::logaddexp(x, array(0.0f)); }
 
+// `x` times -exp(rate) of each of the groups of its columns, where the operand is there.
+static array atRate(const Call &call, size_t rate, const array &x) {
+  if (!call.has(rate))
+    return x;
+  const array groups = mx::reshape(x, {x.shape(0), call.value(rate).columns, -1});
+  return mx::reshape(groups * mx::expand_dims(-mx::exp(call.numbers(rate)), -1), x.shape());
+}
+static array withBias(const Call &call, size_t bias) {
+  return call.has(bias) ? call.numbers(0) + call.numbers(bias) : call.numbers(0);
+}
+static void softplus(Call &call) { call.give(0, atRate(call, 2, softplusOf(withBias(call, 1)))); }
+static void softplusGradient(Call &call) {
+  call.give(0, atRate(call, 3, call.numbers(1) * mx::sigmoid(withBias(call, 2))));
+}
+
 static void xielu(Call &call) {
   const array x = call.numbers(0), positive = softplusOf(call.numbers(1));
   const array negative = call.attributes.beta + softplusOf(call.numbers(2));
@@ -95,8 +110,9 @@ static void gatedGradient(Call &call) {
 }
 
 constexpr NamedKernel others[] = {
-    {"softcap", softcap}, {"softcap_gradient", softcapGradient}, {"clamp", clamp}, {"clamp_gradient", clampGradient},
-    {"xielu", xielu},     {"xielu_gradient", xieluGradient},     {"gated", gated}, {"gated_gradient", gatedGradient}};
+    {"softcap", softcap},   {"softcap_gradient", softcapGradient},  {"clamp", clamp}, {"clamp_gradient", clampGradient},
+    {"xielu", xielu},       {"xielu_gradient", xieluGradient},      {"gated", gated}, {"gated_gradient", gatedGradient},
+    {"softplus", softplus}, {"softplus_gradient", softplusGradient}};
 constexpr auto entries = withActivations<Kernel>(forward, backward, others);
 constexpr KernelTable activationKernels = entries;
 

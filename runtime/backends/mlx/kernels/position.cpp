@@ -12,8 +12,7 @@ array positionsOf(const Call &call, int count) {
   return call.live.position.isKnown() ? within : within + *call.live.position.given;
 }
 
-// Counted from where each row's sample starts; operand `starts` says where, if it is there.
-static array positionsInSample(const Call &call, int count, size_t starts) {
+array positionsInSample(const Call &call, int count, size_t starts) {
   const array positions = positionsOf(call, count);
   return call.has(starts) ? positions - mx::flatten(call.value(starts).data) : positions;
 }
