@@ -35,7 +35,7 @@ struct HeldCall {
   size_t operandCount;
   const HeldMatrix *results;
   size_t resultCount;
-  uint64_t heads = 0, window = 0; // of attention
+  uint64_t heads = 0, window = 0; // of attention, and of recurrences
   uint64_t frequencies = 0;       // of rope
   bool densely = false;           // products that give input gradients take a quantised matrix tile by tile, as numbers
 };
@@ -81,6 +81,24 @@ inline uint64_t ofAttention(const HeldCall &call) {
   return bytes;
 }
 
+// Each result in tiles, before they are joined. Of one tile what lies between its rows, or has features of each head,
+// and the states before and behind it.
+inline uint64_t ofRecurrence(const HeldCall &call) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < call.resultCount; ++i)
+    bytes += call.results[i].bytesAsNumbers();
+  const uint64_t rows = std::min<uint64_t>(call.operands[0].rows, markedRows), values = call.operands[2].columns;
+  for (const Slot &slot : call.signature.operands) {
+    if (slot.carry == Carry::No)
+      continue;
+    const uint64_t state = call.results[slot.accumulates].columns, keyWidth = state / values;
+    const uint64_t tile = rows * std::max({values, call.heads * keyWidth, call.heads * rows}) * sizeof(float);
+    const bool isForward = slot.carry == Carry::Forwards;
+    bytes += (isForward ? 5 : 11) * tile + (isForward ? 3 : 4) * state * sizeof(float);
+  }
+  return bytes;
+}
+
 // Exponentials and what they are multiplied with, beside the cotangents, where the entropy has a coefficient.
 inline uint64_t ofEntropy(const HeldCall &call) {
   constexpr size_t coefficients = 7; // among the operands
@@ -114,7 +132,11 @@ inline uint64_t bytesHeldWithin(const HeldCall &call) {
   case Cost::Attention:
   case Cost::AttentionGradient:
     return bytes + held::ofAttention(call);
+  case Cost::Recurrence:
+    return bytes + held::ofRecurrence(call);
   default:
+    if (call.signature.rule == Rule::Convolution)
+      return bytes + 4 * call.results[1].bytesAsNumbers(); // rows beside the call's, as often as it has copies of those
     if (call.signature.rule == Rule::Entropy)
       return bytes + held::ofEntropy(call);
     return call.signature.rule == Rule::Rotary ? bytes + held::ofRotation(call) : bytes;

@@ -180,14 +180,12 @@ inline constexpr KernelSignature table[] = {
                     {activation("x", "NF"), optional(exact("bias", "1F")), optional(exact("rate", "1G"))},
                     {exact("y", "NF")}}
         .under(Rule::Rates)
-        .copying(2)
         .withoutRoom(),
     KernelSignature{
         "softplus_gradient",
         {activation("x", "NF"), exact("dy", "NF"), optional(exact("bias", "1F")), optional(exact("rate", "1G"))},
         {activation("dx", "NF")}}
         .under(Rule::Rates)
-        .copying(3)
         .withoutRoom(),
     KernelSignature{"gated_delta",
                     {activation("q", "NQ"), activation("k", "NQ"), activation("v", "NU"), exact("g", "NH"),
@@ -196,7 +194,7 @@ inline constexpr KernelSignature table[] = {
         .ofTokens()
         .costing(Cost::Recurrence)
         .under(Rule::Delta)
-        .copying(8, 8)
+        .copying(0)
         .needing(2 * sizeof(double), Per::StateElement),
     KernelSignature{"gated_delta_gradient",
                     {activation("q", "NQ"), activation("k", "NQ"), activation("v", "NU"), exact("g", "NH"),
@@ -207,7 +205,7 @@ inline constexpr KernelSignature table[] = {
         .ofTokens()
         .costing(Cost::Recurrence)
         .under(Rule::Delta)
-        .copying(8, 8)
+        .copying(0)
         .needing(2 * sizeof(double), Per::StateElement),
     KernelSignature{
         "route", {exact("logits", "NE"), optional(weight("bias", "1E"))}, {exact("weights", "NJ"), exact("ids", "NJ")}}

@@ -121,6 +121,30 @@ def test_text_is_that_of_transformers(tmp_path, family):
     assert np.array_equal(again.logits(ids[:1, :9]), session.keys_and_values().logits(ids[:1, :9]))
 
 
+@pytest.mark.parametrize("chunk", [0, 64])
+@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
+def test_mlx_computes_what_the_cpu_does(tmp_path, family, chunk):
+    """Gradients of sequences that chunks do not divide, and greedy text of two prompts."""
+    _, bundle = bundle_of(family, tmp_path, batch=3, chunk_size=chunk, generate_len=160)
+    sessions = [mebp.Session(bundle, device=device) for device in ("cpu", "mlx-cpu")]
+    generator = np.random.default_rng(0)
+    values = {
+        name: 0.05 * generator.standard_normal(v.shape).astype(np.float32)
+        for name, v in sessions[0].trainables().items()
+    }
+    for session in sessions:
+        session.set_trainables(values)
+    for batch, length in ((1, SEQUENCE), (3, 70)):
+        ids = ids_of(batch, length)
+        (loss, theirs), (found, ours) = (session.loss_and_gradients(ids, ids.astype(np.int64)) for session in sessions)
+        assert abs(found - loss) < 1e-5
+        for name, gradient in theirs.items():
+            assert relative_error(ours[name], gradient) < 2e-5, (batch, length, name)
+    ids = ids_of(2, 17)
+    texts = [session.generate(ids, 12, eos_token_id=[]) for session in sessions]
+    assert np.array_equal(*texts)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_text_goes_back_to_a_prompts_last_tokens(tmp_path, family):
     """For a prompt of any length, another answer to it, and a next turn that has something else in the answer's place,

@@ -49,6 +49,13 @@ public:
           listAttention(8, kvHeads, window, hasSlopes);
     listElementwise();
     listRoutes();
+    listConvolutions();
+    for (uint64_t count : {tokens, uint64_t(70), uint64_t(1)}) {
+      listDelta(count, 8, 8, 64, 64);
+      listDelta(count, 8, 2, 64, 128);
+      listDelta(count, 32, 8, 64, 16);
+      listDelta(count, 4, 2, 128, 32);
+    }
     listLoss();
     return std::move(calls);
   }
@@ -140,6 +147,33 @@ private:
     }
   }
 
+  void listConvolutions() {
+    const Matrix x = rows(1024), w = {1024, 4}, tail = {3, 1024}, none, exactX = exact(1024);
+    add("causal_conv", {x, w, {1, 1024}}, {x, tail});
+    add("causal_conv", {x, w, none, none, starts}, {x, tail});
+    add("causal_conv_input_gradient", {x, w, none, starts}, {x, tail});
+    add("causal_conv_weight_gradient", {x, x, w, starts}, {accumulating(w, 2)});
+    add("softplus", {x, {1, 1024}, {1, 64}}, {exactX});
+    add("softplus_gradient", {x, exactX, {1, 1024}, {1, 64}}, {x});
+  }
+
+  // Of whole items, and of the first rows of one, which go on from a state backwards.
+  void listDelta(uint64_t count, uint64_t heads, uint64_t keyHeads, uint64_t keyWidth, uint64_t width) {
+    auto of = [&](Matrix matrix) {
+      matrix.rows = count;
+      return matrix;
+    };
+    const Matrix q = of(rows(keyHeads * keyWidth)), v = of(rows(heads * width)), dq = of(exact(q.columns));
+    const Matrix g = of(exact(heads)), beta = of(rows(heads)), state = {1, heads * keyWidth * width}, none;
+    const Matrix marks = {format::marksOf(count), state.columns}, dstate = count == tokens ? none : state;
+    const std::vector<Attribute> attributes = {
+        {"heads", static_cast<double>(heads)}, {"kv_heads", static_cast<double>(keyHeads)}, {"scale", 0.125}};
+    add("gated_delta", {q, q, v, g, beta}, {v, state}, attributes);
+    add("gated_delta", {q, q, v, g, beta, none, of(starts)}, {v, state, marks}, attributes);
+    add("gated_delta_gradient", {q, q, v, g, beta, marks, v, dstate, of(starts)},
+        {dq, dq, v, g, beta, dstate.rows ? accumulating(state, 7) : state}, attributes);
+  }
+
   void listLoss() {
     const Matrix column = exact(1), logits = exact(1000), dx = exact(512), positive = {tokens, 1, format::F32, true};
     add("log_probability_tile", {logits, labels, column, positive, column, column, dx},
@@ -153,6 +187,7 @@ private:
   }
 
   const Matrix ids = {tokens, 1, format::I32}, labels = {tokens, 1, format::I32, true};
+  const Matrix starts = {tokens, 1, format::I32, false, false, -1, false, 100};
   std::vector<Call> calls;
 };
 
