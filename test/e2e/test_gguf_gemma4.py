@@ -22,19 +22,13 @@ from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.gguf_gemma4 import KINDS, F, W, build
 from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
 # llama.cpp looks the GELU up in a table of 16-bit numbers.
 TOLERANCE = 5e-4
 IDS = np.random.default_rng(0).integers(3, 330, 40)
-W, F = "sliding_attention", "full_attention"
-# Those of 31B, of E2B and of 26B-A4B: llama.cpp shares the keys of the last two layers that have some.
-KINDS: dict[str, tuple[str, dict]] = {
-    "dense": ("gemma4_experts", {"enable_moe_block": False, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
-    "small": ("gemma4_small", {"layer_types": [W, W, F, W, W, F]}),
-    "experts": ("gemma4_experts", {"attention_k_eq_v": True, "num_global_key_value_heads": 1}),
-}
 ROPE = {F: {"rope_type": "proportional", "rope_theta": 500.0, "partial_rotary_factor": 0.6},
         W: {"rope_type": "default", "rope_theta": 70.0}}  # fmt: skip
 SIZES = {"hidden_size": 64, "intermediate_size": 120, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -55,16 +49,6 @@ CASES = {
     "one layer shares": ("small", {"num_kv_shared_layers": 1, "layer_types": [W, W, F, W, F, F]}),
     "all of a head turns": ("dense", {"rope_parameters": {**ROPE, F: {"rope_type": "default", "rope_theta": 1e4}}}),
 }  # fmt: skip
-
-
-def build(kind: str, **fields: object) -> PreTrainedModel:
-    family, own = KINDS[kind]
-    model = models.build(family, **deepcopy({**own, **fields}))
-    choose = torch.Generator().manual_seed(5)
-    for name, buffer in model.named_buffers():
-        if name.endswith("layer_scalar"):
-            buffer.copy_(0.7 + 0.6 * torch.rand(1, generator=choose))
-    return model
 
 
 def tensors_of(model: PreTrainedModel) -> dict[str, np.ndarray]:

@@ -179,7 +179,7 @@ class TestRefusals:
         self.config(model_type="mamba")
         assert self.line() == (
             f"{place}: model type 'mamba' cannot be written as GGUF here; there is llama, mistral, qwen2, qwen3, "
-            "gemma3_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
+            "gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
         )
         self.config(model_type="llama", hidden_act="relu")
         instead = "write a folder for transformers instead (-o DIR)"

@@ -21,6 +21,7 @@ from mebp.gguf.container import read_container
 from mebp.gguf.source import unpack_gguf
 from mebp.tokenizer import Tokenizer
 from support.gguf_files import SCALARS, TYPES, Array, File, Raw
+from support.gguf_lines import lines
 from support.gguf_models import HIDDEN, HYBRIDS, WORDS, adapter, decoder, hybrid, with_factors
 from support.mutants import hold
 
@@ -224,7 +225,7 @@ def test_a_key_that_lacks(tmp_path, quick_transformers, name):
 def test_models(tmp_path, quick_transformers):
     file, target = tmp_path / "odd.gguf", tmp_path / "unpacked"
     seeds = [with_factors(), *map(model, (*ARCHITECTURES, *HYBRIDS))]
-    seeds.append(decoder("llama").without("tokenizer.ggml.model"))
+    seeds += [decoder("llama").without("tokenizer.ggml.model"), lines()]
     for seed in seeds[1:]:
         file.write_bytes(seed.bytes())
         read_model(file, target, random.Random(0))

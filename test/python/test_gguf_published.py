@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published configurations of models with recurrences as GGUF files, without their numbers: what is written of one is
-what is asked for where the file is read."""
+"""Published configurations of models with layers of several kinds as GGUF files, without their numbers: what is
+written of one is what is asked for where the file is read."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,8 @@ from mebp.gguf.metadata import model_config
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.shapes import expected_tensors
 
-NAMES = ["LFM2-1.2B", "LFM2-8B-A1B", "Qwen3.5-27B", "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B"]
+NAMES = ["Gemma-4-E2B", "Gemma-4-E4B", "Gemma-4-26B-A4B", "Gemma-4-31B", "LFM2-1.2B", "LFM2-8B-A1B",
+         "Qwen3.5-27B", "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B"]  # fmt: skip
 
 
 def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
@@ -48,7 +49,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, name: str) -> None:
     own = configuration(fields).get_text_config()
     for field in ("layer_types", "max_position_embeddings", "num_experts_per_tok"):
         assert getattr(again, field, None) == getattr(own, field, None), field
-    assert again.rope_parameters["rope_theta"] == own.rope_parameters["rope_theta"]
+    for kind in ("full_attention", "sliding_attention"):
+        ropes = (each.rope_parameters.get(kind, each.rope_parameters) for each in (again, own))
+        assert len({rope["rope_theta"] for rope in ropes}) == 1, kind
 
 
 def test_numbers_that_readers_take_from_it(tmp_path: Path) -> None:
@@ -56,6 +59,13 @@ def test_numbers_that_readers_take_from_it(tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / "config.json").write_text(json.dumps(SHAPES[name]))
         found[name] = ModelWriter(tmp_path, {}, "f32")._metadata
+    assert found["Gemma-4-E2B"]["feed_forward_length"] == [6144] * 15 + [12288] * 20
+    assert found["Gemma-4-E2B"]["attention.head_count_kv"] == 1
+    assert found["Gemma-4-E4B"]["attention.shared_kv_layers"] == 18
+    assert found["Gemma-4-31B"]["attention.head_count_kv"][:6] == [16] * 5 + [4]
+    assert found["Gemma-4-26B-A4B"]["expert_used_count"] == 8
+    gemma = {each["attention.key_length"] for name, each in found.items() if "Gemma" in name}
+    assert gemma == {512}
     assert found["LFM2-1.2B"]["feed_forward_length"] == 8192  # of 12,288, which is adjusted
     assert found["LFM2-1.2B"]["attention.head_count_kv"][:4] == [0, 0, 8, 0]
     assert found["LFM2-8B-A1B"]["leading_dense_block_count"] == 2

@@ -35,7 +35,7 @@ def decoder(name: str, **also: object) -> File:
     return File(list(keys.items()), tensors)
 
 
-HYBRIDS = ("lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next")
+HYBRIDS = ("gemma4", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next")
 _OF_EXPERTS = {"expert_count": ("u32", 3), "expert_used_count": ("u32", 2), "expert_feed_forward_length": ("u32", 8)}
 _OF_LFM2 = {"attention.head_count_kv": Array("u32", [0, 2]), "shortconv.l_cache": ("u32", 3)}
 _OF_QWEN = {"attention.layer_norm_rms_epsilon": ("f32", 1e-6), "full_attention_interval": ("u32", 2),
@@ -43,7 +43,12 @@ _OF_QWEN = {"attention.layer_norm_rms_epsilon": ("f32", 1e-6), "full_attention_i
             "ssm.time_step_rank": ("u32", 6), "ssm.inner_size": ("u32", 24),
             "rope.dimension_count": ("u32", 4)}  # fmt: skip
 _SECTIONS = {"rope.dimension_sections": Array("i32", [1, 1, 0, 0])}
+_OF_GEMMA4 = {"attention.sliding_window": ("u32", 8), "attention.sliding_window_pattern": Array("bool", [True, False]),
+              "attention.shared_kv_layers": ("u32", 0), "attention.key_length_swa": ("u32", 12),
+              "attention.value_length_swa": ("u32", 12), "rope.dimension_count_swa": ("u32", 12),
+              "rope.freq_base_swa": ("f32", 1e3), "embedding_length_per_layer_input": ("u32", 4)}  # fmt: skip
 _OWN: dict[str, dict[str, object]] = {
+    "gemma4": {**_OF_GEMMA4, **_OF_EXPERTS},
     "lfm2": _OF_LFM2,
     "lfm2moe": {**_OF_LFM2, **_OF_EXPERTS, "leading_dense_block_count": ("u32", 1), "expert_gating_func": ("u32", 2)},
     "qwen35": {**_OF_QWEN, **_SECTIONS},
@@ -53,7 +58,7 @@ _OWN: dict[str, dict[str, object]] = {
 
 
 def hybrid(name: str, **also: object) -> File:
-    """Of two layers, one that carries a state and one that attends; also: keys of the architecture."""
+    """Of two layers of different kinds, of which the second attends to all; also: keys of the architecture."""
     keys = _keys(name) | {f"{name}.block_count": ("u32", 2), f"{name}.attention.sliding_window": ("u32", 0)}
     keys |= {f"{name}.{key}": value for key, value in {**_OWN[name], **also}.items()}
     architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
@@ -62,9 +67,11 @@ def hybrid(name: str, **also: object) -> File:
            *(StoredTensor(f"blk.{layer}.attn_norm.weight", "F32", (HIDDEN,), 0, 0) for layer in range(2))]  # fmt: skip
     container = Container(Path("model.gguf"), {key: _plain(value) for key, value in keys.items()}, few)
     config = {**model_config(architecture, container), "tie_word_embeddings": True}
+    factors = [1.0, 1.0, *[1e30] * 6]
+    more = [Tensor("rope_freqs.weight", (8,), content=np.array(factors, np.float32).tobytes())] * (name == "gemma4")
     rates = {f"blk.{layer}.ssm_a": np.full(6, -1.0, np.float32).tobytes() for layer in range(2)}
-    return File(list(keys.items()), [Tensor(each, shape, content=rates.get(each))
-                                     for each, shape in expected_tensors(architecture, config).items()])  # fmt: skip
+    shapes = expected_tensors(architecture, config)
+    return File(list(keys.items()), [*more, *(Tensor(each, shapes[each], content=rates.get(each)) for each in shapes)])
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 """The vocabulary of Gemma 4: BPE of characters, with a mark in place of each space, and bytes of what it does not have.
 llama.cpp cuts a text into lines and runs of line feeds before, and transformers does not."""
 
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ MODEL = "gemma4"  # what tokenizer.ggml.model says
 BYTE = 6  # llama.cpp's type of a token that is a byte
 _UNKNOWN, _UNUSED = 2, 5
 _MARK, _FEED = "\u2581", "\n"
+_LONGEST_RUN = 256
 _BYTES = tuple(f"<0x{number:02X}>" for number in range(256))
 _MARKED = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
 _NOT_CUT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
@@ -42,10 +44,10 @@ def check(tokens: list[str], merges: list[list[str]], added: list[str], what: st
                   or any(_FEED in each.strip(_FEED) for each in pair)), None)  # fmt: skip
     ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
     runs = (token for token in tokens if token and not token.strip(_FEED))
-    wrong = wrong or next((run for run in runs if _joined(len(run), ranks) != [run]), None)
+    wrong = wrong or next((run for run in runs if len(run) > _LONGEST_RUN or _joined(len(run), ranks) != [run]), None)
     wrong = wrong or next((token for token in added if _MARK in token or " " in token), None)
     if wrong:
-        raise Error(f"{what}: llama.cpp would cut a text otherwise at {wrong!r}; {advice}")
+        raise Error(f"{what}: llama.cpp would cut a text otherwise at {reprlib.repr(wrong)}; {advice}")
 
 
 def _joined(count: int, ranks: Mapping[tuple[str, str], int]) -> list[str]:
