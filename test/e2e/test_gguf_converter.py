@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of models with recurrences beside those of llama.cpp's own converter, where MEBP_LLAMA_CONVERTER names it."""
+"""Files of models with layers of several kinds beside those of llama.cpp's own converter, where MEBP_LLAMA_CONVERTER
+names it."""
 
 import json
 import os
@@ -17,10 +18,13 @@ from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from support import models
+from support.gguf_gemma4 import KINDS
+from support.gguf_gemma4 import build as build_gemma4
+from support.gguf_lines import write_tokenizer
 
 DELTA = {"linear_value_head_dim": 12, "full_attention_interval": 2, "head_dim": 64, "partial_rotary_factor": 1.0}
 FAMILIES: dict[str, dict] = {"lfm2": {}, "lfm2_moe": {}, "qwen3_5_text": DELTA, "qwen3_5_moe_text": DELTA,
-                             "qwen3_next": DELTA}  # fmt: skip
+                             "qwen3_next": DELTA, **{kind: {} for kind in KINDS}}  # fmt: skip
 LEAST_BIT = 2.0**-22  # of a rate, whose exp two libraries may round otherwise
 # Only one of both says these; llama.cpp takes the same where they are missing, or has no use for them.
 EITHER = ("general.", "tokenizer.", ".vocab_size", ".rope.dimension_count", ".feed_forward_length")
@@ -36,14 +40,21 @@ def converter() -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_writes_the_same(tmp_path, family, converter):
     folder, theirs, ours = tmp_path / "model", tmp_path / "theirs.gguf", tmp_path / "ours.gguf"
-    model = models.build(family, vocab_size=49152, **FAMILIES[family])
+    is_gemma = family in KINDS
+    model = build_gemma4(family) if is_gemma else models.build(family, vocab_size=49152, **FAMILIES[family])
     models.save(model, folder)
-    for file in unpack("packaged:smollm2").iterdir():
+    if is_gemma:
+        write_tokenizer(folder, model.config.vocab_size)
+    for file in () if is_gemma else unpack("packaged:smollm2").iterdir():
         if file.name.startswith(("tokenizer", "chat_template")):
             shutil.copy(file, folder)
     # The tokenizer as it stands: by a model's type transformers would take another for some.
     config = (folder / "config.json").read_text()
     untyped = {name: value for name, value in json.loads(config).items() if name != "model_type"}
+    if is_gemma:  # as published files have it
+        each = next(iter(untyped.pop("per_layer_config").values()))
+        untyped |= {"global_head_dim": each["head_dim"]}
+        untyped |= {"num_global_key_value_heads": each.get("num_key_value_heads")}
     (folder / "config.json").write_text(json.dumps(untyped))
     options = ["--no-mtp"] if "qwen" in family else []
     # Beside it lies llama.cpp's own gguf, which nothing here should see.

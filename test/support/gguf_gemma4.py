@@ -9,9 +9,14 @@ from transformers import PreTrainedModel
 from support import models
 
 W, F = "sliding_attention", "full_attention"
+NO_EXPERTS = dict.fromkeys(("num_experts", "num_local_experts", "num_experts_per_tok", "top_k_experts",
+                            "moe_intermediate_size"))  # fmt: skip
 # Those of 31B, of E2B and of 26B-A4B: llama.cpp shares the keys of the last two layers that have some.
 KINDS: dict[str, tuple[str, dict]] = {
-    "dense": ("gemma4_experts", {"enable_moe_block": False, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
+    "dense": (
+        "gemma4_experts",
+        {"enable_moe_block": False, **NO_EXPERTS, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    ),
     "small": ("gemma4_small", {"layer_types": [W, W, F, W, W, F]}),
     "experts": ("gemma4_experts", {"attention_k_eq_v": True, "num_global_key_value_heads": 1}),
 }
