@@ -23,7 +23,8 @@ using Values = std::vector<std::optional<Value>>; // of a program, by their numb
 // What is as large as the run and the current trips say.
 class Sizes {
 public:
-  Sizes(const format::Program &program, int tokens) : trips(program.loops()), program(program), tokens(tokens) {}
+  Sizes(const format::Program &program, int tokens)
+      : trips(program.loops()), places(program.loops()), program(program), tokens(tokens) {}
 
   Window windowOf(uint32_t index) const {
     const format::Value &value = valueAt(index);
@@ -34,13 +35,21 @@ public:
 
   // Whether the trip's part of a value is rows of it, and not columns.
   bool coversRows(uint32_t part, uint32_t loop) const {
-    const format::Extent &rows = valueAt(part).row_extent();
-    return rows.kind() == format::Extent::LOOP && rows.loop() == loop;
+    return isOfTrip(valueAt(part).row_extent(), loop) || isOwnPart(part, loop);
   }
 
-  std::vector<Trip> trips; // the current one of each loop
+  // Whether it is as large in each trip: what a trip keeps for itself, in the order of their places.
+  bool isOwnPart(uint32_t part, uint32_t loop) const {
+    return !isOfTrip(valueAt(part).row_extent(), loop) && !isOfTrip(valueAt(part).column_extent(), loop);
+  }
+
+  std::vector<Trip> trips;     // the current one of each loop
+  std::vector<int64_t> places; // and where it stands among them
 
 private:
+  static bool isOfTrip(const format::Extent &extent, uint32_t loop) {
+    return extent.kind() == format::Extent::LOOP && extent.loop() == loop;
+  }
   int liveCount(uint64_t most, const format::Extent &extent) const {
     if (extent.kind() == format::Extent::TOKENS)
       return tokens;
@@ -52,12 +61,17 @@ private:
   int tokens;
 };
 
+// Where the current trip of a loop begins, and where it stands among the others.
+struct TripStart {
+  Start first, place;
+};
+
 // Describes a stage's graph: runs its steps on nodes.
 class Description {
 public:
-  Description(const Stage &stage, const Sizes &sizes, const Live &live, const Routes &routes, std::vector<Start> firsts,
-              Values &values)
-      : stage(stage), sizes(sizes), live(live), routes(routes), firsts(std::move(firsts)), values(values) {}
+  Description(const Stage &stage, const Sizes &sizes, const Live &live, const Routes &routes,
+              std::vector<TripStart> starts, Values &values)
+      : stage(stage), sizes(sizes), live(live), routes(routes), starts(std::move(starts)), values(values) {}
 
   void run() {
     for (const PreparedStep *step : stage.steps) {
@@ -74,12 +88,14 @@ private:
   Start firstOf(const format::Extent &extent) const {
     for (size_t i = 0; i < stage.within.size(); ++i)
       if (extent.kind() == format::Extent::LOOP && extent.loop() == stage.within[i])
-        return firsts[i];
+        return starts[i].first;
     return Start();
   }
-  Start firstOfLoop(uint32_t loop) const {
-    return firsts[static_cast<size_t>(std::find(stage.within.begin(), stage.within.end(), loop) -
-                                      stage.within.begin())];
+  // Of the part of a value that is a trip's, and has so many rows.
+  array firstOfPart(uint32_t part, int rows, uint32_t loop) const {
+    const auto outer = std::find(stage.within.begin(), stage.within.end(), loop) - stage.within.begin();
+    const TripStart &start = starts[static_cast<size_t>(outer)];
+    return sizes.isOwnPart(part, loop) ? start.place.node() * array(rows) : start.first.node();
   }
 
   void runKernel(const PreparedStep &prepared) {
@@ -128,17 +144,20 @@ private:
   void runSlice(const format::Slice &slice) {
     const bool rows = sizes.coversRows(slice.result(), slice.loop());
     const array &source = valueOf(slice.source()).data;
-    const auto count = static_cast<int>(sizes.trips[slice.loop()].rows);
-    const mx::Shape size = rows ? mx::Shape{count, source.shape(1)} : mx::Shape{source.shape(0), count};
-    define(slice.result(), mx::slice(source, firstOfLoop(slice.loop()).node(), {rows ? 0 : 1}, size));
+    const Window part = sizes.windowOf(slice.result());
+    const mx::Shape size = rows ? mx::Shape{part.rows, source.shape(1)} : mx::Shape{source.shape(0), part.columns};
+    const array first = firstOfPart(slice.result(), part.rows, slice.loop());
+    define(slice.result(), mx::slice(source, first, {rows ? 0 : 1}, size));
   }
 
   void runUpdate(const format::Update &update) {
     const array &destination = valueOf(update.destination()).data, &source = valueOf(update.source()).data;
     const int axis = sizes.coversRows(update.source(), update.loop()) ? 0 : 1;
-    define(update.result(), destination.shape() == source.shape()
-                                ? source
-                                : mx::slice_update(destination, source, firstOfLoop(update.loop()).node(), {axis}));
+    define(update.result(),
+           destination.shape() == source.shape()
+               ? source
+               : mx::slice_update(destination, source, firstOfPart(update.source(), source.shape(0), update.loop()),
+                                  {axis}));
   }
 
   void define(uint32_t index, const array &data) {
@@ -150,7 +169,7 @@ private:
   const Sizes &sizes;
   const Live &live;
   const Routes &routes;
-  std::vector<Start> firsts; // where the current trip of each loop around the stage begins
+  std::vector<TripStart> starts; // of each loop around the stage
   Values &values;
   std::vector<array> last; // what the kernel before has given
 };
@@ -215,11 +234,14 @@ private:
   void runGraph(Stage &stage) {
     for (const PreparedStep *step : stage.slices) {
       const format::Slice &slice = step->step->slice();
-      const Trip &trip = sizes.trips[slice.loop()];
-      const auto first = static_cast<int>(trip.first), rows = static_cast<int>(trip.rows);
+      const Window part = sizes.windowOf(slice.result());
+      const auto first = sizes.isOwnPart(slice.result(), slice.loop())
+                             ? static_cast<int>(sizes.places[slice.loop()]) * part.rows
+                             : static_cast<int>(sizes.trips[slice.loop()].first);
       const Value &source = valueOf(slice.source());
-      values[slice.result()] = sizes.coversRows(slice.result(), slice.loop()) ? sliceRows(source, first, rows)
-                                                                              : sliceColumns(source, first, rows);
+      values[slice.result()] = sizes.coversRows(slice.result(), slice.loop())
+                                   ? sliceRows(source, first, part.rows)
+                                   : sliceColumns(source, first, part.columns);
     }
     if (stage.steps.empty())
       return;
@@ -249,8 +271,10 @@ private:
     for (uint32_t loop : stage.within) {
       key.push_back(static_cast<int>(sizes.trips[loop].rows));
       key.push_back(isMadeForPlaces(stage) ? static_cast<int>(sizes.trips[loop].first) : 0);
-      if (!isMadeForPlaces(stage))
+      if (!isMadeForPlaces(stage)) {
         inputs.push_back(memory.number(static_cast<int>(sizes.trips[loop].first)));
+        inputs.push_back(memory.number(static_cast<int>(sizes.places[loop])));
+      }
     }
     if (moves)
       inputs.push_back(memory.number(static_cast<int>(run.position)));
@@ -277,13 +301,18 @@ private:
         value.minima = *next++;
       }
     }
-    std::vector<Start> firsts;
-    for (uint32_t loop : stage.within)
-      firsts.push_back(isMadeForPlaces(stage) ? Start{static_cast<int>(sizes.trips[loop].first)} : Start{0, *next++});
+    std::vector<TripStart> starts;
+    for (uint32_t loop : stage.within) {
+      TripStart start = {{static_cast<int>(sizes.trips[loop].first)}, {static_cast<int>(sizes.places[loop])}};
+      if (!isMadeForPlaces(stage))
+        for (Start *given : {&start.first, &start.place})
+          *given = {0, *next++};
+      starts.push_back(start);
+    }
     Live of = live;
     if (moves)
       of.position = Start{0, *next++};
-    Description(stage, sizes, of, prepared.routes, firsts, described).run();
+    Description(stage, sizes, of, prepared.routes, starts, described).run();
     std::vector<array> results;
     for (uint32_t index : stage.results) // row after row, as the host has them
       results.push_back(mx::contiguous(described[index].value().data));
@@ -306,6 +335,7 @@ private:
     const Trips all(loop, ofWeight ? sizes.windowOf(loop.domain_value()).rows : 0, run.batch, run.sequence);
     for (int64_t i = 0; i < all.count(); ++i) {
       sizes.trips[loop.loop()] = all[i];
+      sizes.places[loop.loop()] = all.placeOf(i);
       runStages(stage.body);
       Values left;
       std::vector<array> nodes;
