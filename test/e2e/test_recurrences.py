@@ -121,9 +121,11 @@ def test_text_is_that_of_transformers(tmp_path, family):
     assert np.array_equal(again.logits(ids[:1, :9]), session.keys_and_values().logits(ids[:1, :9]))
 
 
+# Two results in f32 may each be 2e-5 from float64. This qwen3_5_text turns rounding into more than others do: the CPU's
+# own kernels are 9e-6 from its naive ones at 131 tokens, and 9.7e-5 at 33.
 @pytest.mark.parametrize("chunk", [0, 64])
-@pytest.mark.parametrize("family", ["lfm2", "qwen3_5_text"])
-def test_mlx_computes_what_the_cpu_does(tmp_path, family, chunk):
+@pytest.mark.parametrize(("family", "apart"), [("lfm2", 2e-5), ("qwen3_5_text", 4e-5)])
+def test_mlx_computes_what_the_cpu_does(tmp_path, family, apart, chunk):
     """Gradients of sequences that chunks do not divide, and greedy text of two prompts."""
     _, bundle = bundle_of(family, tmp_path, batch=3, chunk_size=chunk, generate_len=160)
     sessions = [mebp.Session(bundle, device=device) for device in ("cpu", "mlx-cpu")]
@@ -139,7 +141,7 @@ def test_mlx_computes_what_the_cpu_does(tmp_path, family, chunk):
         (loss, theirs), (found, ours) = (session.loss_and_gradients(ids, ids.astype(np.int64)) for session in sessions)
         assert abs(found - loss) < 1e-5
         for name, gradient in theirs.items():
-            assert relative_error(ours[name], gradient) < 2e-5, (batch, length, name)
+            assert relative_error(ours[name], gradient) < apart, (batch, length, name)
     ids = ids_of(2, 17)
     texts = [session.generate(ids, 12, eos_token_id=[]) for session in sessions]
     assert np.array_equal(*texts)
