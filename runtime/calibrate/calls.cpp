@@ -162,11 +162,12 @@ private:
           {giveExact(tokens, columns), giveExact(tokens, columns), give(tokens, columns), giveExact(tokens, heads),
            give(tokens, heads), giveExact(1, state)},
           attributes);
-      const Tensor w = exact(columns, 4), dw = giveExact(columns, 4);
-      add(tokens, "causal_conv", "", {take(tokens, columns), w}, {give(tokens, columns), giveExact(3, columns)});
-      add(tokens, "causal_conv_input_gradient", "", {take(tokens, columns), w},
+      auto w = [&] { return exact(columns, 4); }; // where no other operand of its call is
+      add(tokens, "causal_conv", "", {take(tokens, columns), w()}, {give(tokens, columns), giveExact(3, columns)});
+      add(tokens, "causal_conv_input_gradient", "", {take(tokens, columns), w()},
           {give(tokens, columns), giveExact(3, columns)});
-      add(tokens, "causal_conv_weight_gradient", "", {take(tokens, columns), take(tokens, columns)}, {dw});
+      add(tokens, "causal_conv_weight_gradient", "", {take(tokens, columns), take(tokens, columns)},
+          {giveExact(columns, 4)});
       add(tokens, "softplus", "", {take(tokens, columns)}, {giveExact(tokens, columns)});
       add(tokens, "softplus_gradient", "", {take(tokens, columns), exact(tokens, columns)}, {give(tokens, columns)});
     }

@@ -17,7 +17,7 @@ from support.models import build
 WEIGHTS = ("f32", "bf16", "int8", "int4", "int4-sym")
 # Beside llama, for what it lacks: norms of heads and sliding windows; layer norms, biases, positions and erf; states
 # that are carried from row to row. Several samples in a row, too.
-OTHERS = ("gemma3_text", "gpt2", "lfm2", "qwen3_5_text")
+OTHERS = ("gemma3_text", "gpt2", "lfm2")
 CHUNK = 7  # which divides no length of a step
 
 
