@@ -345,7 +345,7 @@ class TestRefusals:
         (self.folder / "base" / "config.json").write_text('{"model_type": "mamba"}')
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (
             "changed: model type 'mamba' cannot be written as GGUF here; there is llama, mistral, qwen2, qwen3, "
-            "gemma3_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
+            "gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
         )
         (self.folder / "base" / "config.json").write_text('{"model_type": "llama"}')
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (

@@ -313,7 +313,7 @@ class TestRefusals:
         )
         changed = self.changed(b"general.architecture", b"lamma", 4 + 8)
         assert self.line(changed) == (
-            "model.gguf: architecture 'lamma' is not one that can be read here; there is gemma3, gpt2, lfm2, "
+            "model.gguf: architecture 'lamma' is not one that can be read here; there is gemma3, gemma4, gpt2, lfm2, "
             "lfm2moe, llama, phi3, qwen2, qwen3, qwen35, qwen35moe, qwen3next"
         )
 
