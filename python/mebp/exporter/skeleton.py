@@ -137,8 +137,8 @@ def _refuse_streams(model: PreTrainedModel) -> None:
     for name, module in model.named_modules():
         if _STREAMS.search(type(module).__name__):
             raise Error(
-                f"{type(model).__name__}: '{name}' mixes several streams that go from layer to layer; mebp cannot train "
-                "this model yet"
+                f"{type(model).__name__}: '{name}' mixes several streams that go from layer to layer; mebp cannot "
+                "train this model yet"
             )
 
 
