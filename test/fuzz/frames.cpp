@@ -144,7 +144,8 @@ Status connect(Half &half, const mebp_transport &stream) {
   const mebp_batch batch = {ids.data(), ids.data(), test::tinyBatch, test::tinySequence};
   double loss;
   Status status = half.session.engine.otherHalf.call([&] { return half.session.lossAndGradients(batch, {}, loss); });
-  half.generation.rewind(0);
+  if (status.ok())
+    status = half.generation.rewind(0);
   for (uint32_t count : {3u, 1u})
     if (status.ok())
       status = half.generation.append(ids.data(), 1, count, nullptr);
