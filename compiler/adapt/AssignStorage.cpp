@@ -2,9 +2,8 @@
 //
 // Decides how each frozen weight is stored. Whatever reads it, plan, cost model and writer, asks the parameter.
 //
-// 1. A vector is f32, also one that stands as a column: it is small, and what it scales or shifts is whole. So is what
-// a
-//    kernel reads exactly, as the weight of a convolution.
+// 1. A vector is f32, also one that stands as a column: it is small, and what it scales or shifts is whole. So is
+//    what a kernel reads exactly, as the weight of a convolution.
 // 2. A weight whose layer a rule names (PATTERN=STORAGE; * stands for anything, an alias counts as its name) is stored
 //    as the rule has it. Rules that disagree, or match no matrix, are errors.
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gemma 4's text as GGUF files, in and out: llama.cpp computes with them what transformers does."""
 
-import shutil
 from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from peft import LoraConfig, get_peft_model
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -18,17 +15,16 @@ from mebp.exporter.text_parts import text_config
 from mebp.files import read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.metadata import model_metadata
-from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.gguf_adapters import IDS, Adapted, logits_of, tensors_of, write_gguf
 from support.gguf_gemma4 import KINDS, F, W, build
 from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
 # llama.cpp looks the GELU up in a table of 16-bit numbers.
 TOLERANCE = 5e-4
-IDS = np.random.default_rng(0).integers(3, 330, 40)
 ROPE = {F: {"rope_type": "proportional", "rope_theta": 500.0, "partial_rotary_factor": 0.6},
         W: {"rope_type": "default", "rope_theta": 70.0}}  # fmt: skip
 SIZES = {"hidden_size": 64, "intermediate_size": 120, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -49,26 +45,6 @@ CASES = {
     "one layer shares": ("small", {"num_kv_shared_layers": 1, "layer_types": [W, W, F, W, F, F]}),
     "all of a head turns": ("dense", {"rope_parameters": {**ROPE, F: {"rope_type": "default", "rope_theta": 1e4}}}),
 }  # fmt: skip
-
-
-def tensors_of(model: PreTrainedModel) -> dict[str, np.ndarray]:
-    tied = model.config.tie_word_embeddings
-    return {
-        name: values.numpy() for name, values in model.state_dict().items() if not (tied and name == "lm_head.weight")
-    }
-
-
-def write_gguf(model: PreTrainedModel, folder: Path, dtype: str = "f32") -> Path:
-    models.save(model, folder / "source")
-    tensors = tensors_of(model)
-    writer = ModelWriter(folder / "source", {name: values.shape for name, values in tensors.items()}, dtype)
-    writer.write(folder / "model.gguf", tensors.values(), "tiny")
-    return folder / "model.gguf"
-
-
-def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        return model(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy()
 
 
 def check_back(file: Path, folder: Path, model: PreTrainedModel) -> None:
@@ -140,27 +116,11 @@ def test_a_merged_model_is_what_llama_cpp_computes(tmp_path, kind, llama_cpp, sh
     assert np.array_equal(of_llama_cpp[19:-1], text[20:])
 
 
-class Adapted:
-    """A model in a folder and a random adapter of PEFT of all its linear layers, but for `without`."""
-
-    def __init__(self, folder: Path, kind: str, without: tuple[str, ...] = ("per_layer_model_projection",)) -> None:
-        self.model, self.base, self.adapter = build(kind), folder / "source", folder / "adapter"
-        self.file = write_gguf(self.model, folder)
-        self.plain = logits_of(self.model, IDS)
-        chosen = LoraConfig(r=4, lora_alpha=10, target_modules="all-linear", exclude_modules=[*without],
-                            task_type="CAUSAL_LM")  # fmt: skip
-        adapted, generator = get_peft_model(self.model, chosen).eval(), torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for name, parameter in adapted.named_parameters():
-                if "lora_" in name:
-                    parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
-        adapted.save_pretrained(self.adapter, save_embedding_layers=False)
-        self.logits = logits_of(adapted, IDS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_adapter_goes_there_and_back(tmp_path, kind, llama_cpp, show):  # noqa: F811
-    adapted = Adapted(tmp_path, kind)
+    adapted = Adapted(
+        tmp_path, build(kind), target_modules="all-linear", exclude_modules=["per_layer_model_projection"]
+    )
     written, back = tmp_path / "adapter.gguf", tmp_path / "back"
     given = ["adapter", "convert", str(adapted.adapter), "--to", "gguf", "-o", str(written), "--base"]
     assert main([*given, str(adapted.base)]) == 0
@@ -168,18 +128,12 @@ def test_an_adapter_goes_there_and_back(tmp_path, kind, llama_cpp, show):  # noq
     show(f"adapter of {kind}: logits of llama.cpp within {difference:.1e}")
     assert difference < TOLERANCE
     assert np.abs(adapted.plain - adapted.logits).max() > 20 * TOLERANCE
-    # The base model's file says as much as its folder.
-    for base in (adapted.base, adapted.file):
-        mebp.convert_adapter(written, back, "peft", base=base)
-        before, after = (load_file(each / "adapter_model.safetensors") for each in (adapted.adapter, back))
-        assert before.keys() == after.keys()
-        assert [name for name in before if not np.array_equal(before[name], after[name])] == []
-        shutil.rmtree(back)
+    adapted.check_back(written, back)
 
 
 def test_llama_cpp_does_not_adapt_what_makes_the_inputs_of_layers(tmp_path, llama_cpp, capsys):  # noqa: F811
     """It would leave that out without a word, so it is refused."""
-    adapted = Adapted(tmp_path, "small", without=())
+    adapted = Adapted(tmp_path, build("small"), target_modules="all-linear")
     given = ["adapter", "convert", str(adapted.adapter), "--to", "gguf", "-o", str(tmp_path / "a.gguf"), "--base"]
     assert main([*given, str(adapted.base)]) == 2
     said = capsys.readouterr().err.strip()

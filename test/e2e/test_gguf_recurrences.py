@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models with recurrences as GGUF files, in and out: llama.cpp computes with them what transformers does."""
 
-import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +9,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -22,10 +20,10 @@ from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.codes import kept_codes, storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.metadata import model_metadata
-from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from mebp.verification.inputs import randomise_adapter
 from support import models
+from support.gguf_adapters import IDS, Adapted, logits_of, tensors_of, write_gguf
 from support.llama_cpp import LlamaCpp, llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
@@ -85,30 +83,6 @@ def build(family: str, **fields: object) -> PreTrainedModel:
         for tensor in model.parameters():
             tensor.copy_(tensor.bfloat16().float())
     return model
-
-
-def tensors_of(model: PreTrainedModel) -> dict[str, np.ndarray]:
-    """As a bundle has them: experts in one tensor, and a tied head not at all."""
-    tied = model.config.tie_word_embeddings
-    return {
-        name: values.numpy() for name, values in model.state_dict().items() if not (tied and name == "lm_head.weight")
-    }
-
-
-def write_gguf(model: PreTrainedModel, folder: Path, dtype: str = "f32") -> Path:
-    models.save(model, folder / "source")
-    tensors = tensors_of(model)
-    writer = ModelWriter(folder / "source", {name: values.shape for name, values in tensors.items()}, dtype)
-    writer.write(folder / "model.gguf", tensors.values(), "tiny")
-    return folder / "model.gguf"
-
-
-def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        return model(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy()
-
-
-IDS = np.random.default_rng(0).integers(3, 330, 40)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -268,27 +242,9 @@ LINEAR: dict[str, list[str]] = {
 }  # fmt: skip
 
 
-class Adapted:
-    """A model in a folder and a random adapter of PEFT of all its linear layers."""
-
-    def __init__(self, folder: Path, family: str) -> None:
-        self.folder, self.model = folder, build(family)
-        self.base, self.adapter = folder / "source", folder / "adapter"
-        self.file = write_gguf(self.model, folder)
-        self.plain = logits_of(self.model, IDS)
-        chosen = LoraConfig(r=4, lora_alpha=10, target_modules=LINEAR.get(family, "all-linear"), task_type="CAUSAL_LM")
-        adapted, generator = get_peft_model(self.model, chosen).eval(), torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            for name, parameter in adapted.named_parameters():
-                if "lora_" in name:
-                    parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
-        adapted.save_pretrained(self.adapter, save_embedding_layers=False)
-        self.logits = logits_of(adapted, IDS)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_adapter_goes_there_and_back(tmp_path, family, llama_cpp, show):  # noqa: F811
-    adapted = Adapted(tmp_path, family)
+    adapted = Adapted(tmp_path, build(family), target_modules=LINEAR.get(family, "all-linear"))
     written, back = tmp_path / "adapter.gguf", tmp_path / "back"
     given = ["adapter", "convert", str(adapted.adapter), "--to", "gguf", "-o", str(written), "--base"]
     assert main([*given, str(adapted.base)]) == 0
@@ -296,13 +252,7 @@ def test_an_adapter_goes_there_and_back(tmp_path, family, llama_cpp, show):  # n
     show(f"adapter of {family}: logits of llama.cpp within {difference:.1e}")
     assert difference < TOLERANCE
     assert np.abs(adapted.plain - adapted.logits).max() > 100 * TOLERANCE
-    # The base model's file says as much as its folder.
-    for base in (adapted.base, adapted.file):
-        mebp.convert_adapter(written, back, "peft", base=base)
-        before, after = (load_file(each / "adapter_model.safetensors") for each in (adapted.adapter, back))
-        assert before.keys() == after.keys()
-        assert [name for name in before if not np.array_equal(before[name], after[name])] == []
-        shutil.rmtree(back)
+    adapted.check_back(written, back)
     first = written.read_bytes()
     written.unlink()
     assert main([*given, str(adapted.file)]) == 0

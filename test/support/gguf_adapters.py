@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny models and adapters as GGUF files: how they are made, and that an adapter goes there and back."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.numpy import load_file
+from transformers import PreTrainedModel
+
+import mebp
+from mebp.gguf.model import ModelWriter
+from support import models
+
+IDS = np.random.default_rng(0).integers(3, 330, 40)
+
+
+def tensors_of(model: PreTrainedModel) -> dict[str, np.ndarray]:
+    """As a bundle has them: experts in one tensor, and a tied head not at all."""
+    tied = model.config.tie_word_embeddings
+    return {
+        name: values.numpy() for name, values in model.state_dict().items() if not (tied and name == "lm_head.weight")
+    }
+
+
+def write_gguf(model: PreTrainedModel, folder: Path, dtype: str = "f32") -> Path:
+    models.save(model, folder / "source")
+    tensors = tensors_of(model)
+    writer = ModelWriter(folder / "source", {name: values.shape for name, values in tensors.items()}, dtype)
+    writer.write(folder / "model.gguf", tensors.values(), "tiny")
+    return folder / "model.gguf"
+
+
+def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy()
+
+
+class Adapted:
+    """A model in a folder and a random adapter of PEFT; `chosen`: as LoraConfig has it."""
+
+    def __init__(self, folder: Path, model: PreTrainedModel, **chosen: object) -> None:
+        self.base, self.adapter = folder / "source", folder / "adapter"
+        self.file = write_gguf(model, folder)
+        self.plain = logits_of(model, IDS)
+        lora = LoraConfig(r=4, lora_alpha=10, task_type="CAUSAL_LM", **chosen)
+        adapted, generator = get_peft_model(model, lora).eval(), torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for name, parameter in adapted.named_parameters():
+                if "lora_" in name:
+                    parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
+        adapted.save_pretrained(self.adapter, save_embedding_layers=False)
+        self.logits = logits_of(adapted, IDS)
+
+    def check_back(self, written: Path, back: Path) -> None:
+        """From the GGUF adapter `written`. The base model's file says as much as its folder."""
+        for base in (self.base, self.file):
+            mebp.convert_adapter(written, back, "peft", base=base)
+            before, after = (load_file(each / "adapter_model.safetensors") for each in (self.adapter, back))
+            assert before.keys() == after.keys()
+            assert [name for name in before if not np.array_equal(before[name], after[name])] == []
+            shutil.rmtree(back)
