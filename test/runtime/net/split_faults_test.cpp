@@ -220,11 +220,7 @@ TEST_F(SplitFaults, AServerIsReplacedAtEachWait) {
   for (uint32_t wait = 0; wait < 5; ++wait) {
     TestServer other(cloud.handle);
     Device device(*this, server);
-    device.stream.waits = 0;
-    device.stream.atWait = [&] {
-      if (device.stream.waits == wait + 1)
-        device.stream.replace(other);
-    };
+    device.stream.replaceAtWait(wait, other);
     EXPECT_EQ(device.step(), MEBP_OK) << device.error.message;
     EXPECT_EQ(device.trained(), expected(1));
   }

@@ -105,6 +105,14 @@ public:
     connect(server);
     before.close();
   }
+  // At one of the waits that are counted from now on.
+  void replaceAtWait(uint32_t wait, TestServer &server) {
+    waits = 0;
+    atWait = [this, wait, &server] {
+      if (waits == wait + 1)
+        replace(server);
+    };
+  }
 
 private:
   net::Stream &stream() { return *pipes[opened]; }

@@ -41,11 +41,7 @@ TEST_F(SplitGeneration, TextGoesOnWithAnotherServer) {
   for (uint32_t wait = 0; wait < waits; ++wait) {
     TestServer other(cloud.handle);
     Device device(*this, server);
-    device.stream.waits = 0;
-    device.stream.atWait = [&] {
-      if (device.stream.waits == wait + 1)
-        device.stream.replace(other);
-    };
+    device.stream.replaceAtWait(wait, other);
     EXPECT_EQ(generate(device.session), expectedText) << wait;
   }
 }
@@ -143,11 +139,7 @@ TEST_F(SplitRecurrence, DraftsGoOnWithAnotherServer) {
     for (uint32_t wait = 0; wait < waits; ++wait) {
       TestServer other(cloud.handle);
       Device device(*this, server);
-      device.stream.waits = 0;
-      device.stream.atWait = [&] {
-        if (device.stream.waits == wait + 1)
-          device.stream.replace(other);
-      };
+      device.stream.replaceAtWait(wait, other);
       EXPECT_EQ(generateByDrafts(device.session, text, right), expectedText) << right << " " << wait;
     }
   }
