@@ -274,6 +274,7 @@ NB_MODULE(_runtime, module) {
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&mebp::python::waitForCalls));
   mebp::python::bindBundle(module);
   mebp::python::bindFolders(module);
+  mebp::python::bindGguf(module);
   mebp::python::bindSplit(module);
   mebp::python::bindSession(module);
 }

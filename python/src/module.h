@@ -58,6 +58,7 @@ std::vector<size_t> shapeOf(const mebp_tensor_info &info);
 
 void bindBundle(nb::module_ &module);
 void bindFolders(nb::module_ &module);
+void bindGguf(nb::module_ &module);
 void bindSession(nb::module_ &module);
 void bindSplit(nb::module_ &module);
 

@@ -3,13 +3,13 @@
 very same numbers nothing is lost."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mebp.gguf.ahead import without_ahead
-from mebp.gguf.architectures import architecture_named
+from mebp.gguf.architectures import architecture_in
 from mebp.gguf.container import Container, StoredTensor
 from mebp.gguf.metadata import model_config
 
@@ -27,6 +27,7 @@ _WHY_OTHERS = "no storage of a bundle has its codes"
 _WHY_UNUSED = "some of its groups do not use all codes"
 _WHY_TORN = "its groups are of columns that transformers has apart"
 _GROUP = 32  # columns
+_LAYER = re.compile(r"\.[0-9]+\.")
 _EMBEDDING = "token_embd.weight"
 
 
@@ -47,7 +48,7 @@ class Kept:
         lines = [f"{kept} of {self.kind} keep their codes as {self.storage}"] if kept else []
         if self.lost:
             lines.append(f"{len(self.lost)} of {self.kind} are quantised again, to {self.storage} at best, for "
-                         f"{self.why}: {_listed(self.lost)}")  # fmt: skip
+                         f"{self.why}: {listed_few(self.lost)}")  # fmt: skip
         return "; ".join(lines)
 
 
@@ -65,12 +66,20 @@ def storage_options(container: Container) -> str:
     storages = {tensor.name: _storage(tensor.kind) for tensor in container.tensors
                 if len(tensor.shape) > 1 and tensor.kind not in _WHOLE}  # fmt: skip
     embedding = storages.pop(_EMBEDDING, "int8")
-    every = list(storages.values()) or ["int4"]
+    architecture = architecture_in(container)
+    there = {name: architecture.from_gguf(name) for name in storages}
+    ours = {name: found[0].removesuffix(".weight") if found else name for name, found in there.items()}
+    return options_for([(ours[name], storage) for name, storage in storages.items()], embedding)
+
+
+def options_for(storages: Sequence[tuple[str, str]], embedding: str) -> str:
+    """mebpc's options for these storages of layers, by transformers' names, and of the embedding."""
+    every = [storage for _, storage in storages] or ["int4"]
     most = max(every, key=every.count)
     options = [] if most == "int4" else [f"--weights {most}"]
     if embedding != "int8":
         options.append(f"--embedding-weights {embedding}")
-    patterns = _patterns(container, storages, most)
+    patterns = _patterns(storages, most)
     if patterns:
         options.append(f"--weights-for '{','.join(patterns)}'")
     return " ".join(options)
@@ -80,35 +89,31 @@ def _storage(kind: str) -> str:
     return _EXACT.get(kind) or _NEAREST.get(kind, _NEAREST_OF_OTHERS)
 
 
-def _patterns(container: Container, storages: dict[str, str], most: str) -> list[str]:
+def _patterns(storages: Sequence[tuple[str, str]], most: str) -> list[str]:
     """What is not stored as most are, as --weights-for takes it: *.v_proj=int8 where all layers have it so, else each
     by its name."""
-    architecture = architecture_named(container.text("general.architecture"), f"{container.path}").as_in(container)
-    ours: dict[str, str] = {}
     of_end: dict[str, set[str]] = {}
-    for name, storage in storages.items():
-        there = architecture.from_gguf(name)
-        ours[name] = there[0].removesuffix(".weight") if there else name
-        for end in _ends(ours[name]):
+    for name, storage in storages:
+        for end in _ends(name):
             of_end.setdefault(end, set()).add(storage)
     found = []
-    for name, storage in storages.items():
+    for name, storage in storages:
         if storage != most:
-            is_inner = name.startswith("blk.")
-            short = next((end for end in _ends(ours[name]) if is_inner and len(of_end[end]) == 1), None)
-            found.append(f"*.{short}={storage}" if short else f"{ours[name]}={storage}")
+            is_inner = _LAYER.search(name)
+            short = next((end for end in _ends(name) if is_inner and len(of_end[end]) == 1), None)
+            found.append(f"*.{short}={storage}" if short else f"{name}={storage}")
     return list(dict.fromkeys(found))
 
 
 def _ends(name: str) -> list[str]:
     """What stands for a weight of each layer: the ends of its name behind the layer's number, the shortest first."""
-    inner = re.split(r"\.[0-9]+\.", name, maxsplit=1)[-1].split(".")
+    inner = _LAYER.split(name, maxsplit=1)[-1].split(".")
     return [".".join(inner[-count:]) for count in range(1, len(inner) + 1)]
 
 
 def _torn(container: Container) -> set[str]:
     """Matrices with groups of columns that do not stay together."""
-    architecture = architecture_named(container.text("general.architecture"), f"{container.path}").as_in(container)
+    architecture = architecture_in(container)
     found: set[str] = set()
     config: Mapping = {}
     for tensor in container.tensors:
@@ -151,6 +156,7 @@ def _keeps(kind: str, raw: np.ndarray) -> bool:
     return bool((((low == 0) & (high == 15)) | ((scales == 0) | (high == 0))).all())
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed_few(names: Iterable[str]) -> str:
+    """The first three, and how many more."""
     every = list(names)
     return ", ".join(every[:3]) + (f" and {len(every) - 3} more" if len(every) > 3 else "")
