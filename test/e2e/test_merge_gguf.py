@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """`mebp merge -o NAME.gguf`: llama.cpp computes with the file what the session computes, and cuts text alike."""
 
+import errno
 import json
+import os
+import re
+import resource
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 from tokenizers import Tokenizer
 
 import mebp
 from mebp.cli import main
+from mebp.gguf.byte_rules import PRE_TOKENIZERS
 from mebp.gguf.container import read_container
-from mebp.gguf.vocabulary import PRE_TOKENIZERS, vocabulary
+from mebp.gguf.vocabulary import vocabulary
+from mebp.merging import MergeResult
+from mebp.merging.served import opened
 from mebp.recompiling import measure_gguf
 from mebp.tensor_file import relative_norm
 from mebp.verification.inputs import randomise_adapter
@@ -62,7 +71,16 @@ def test_llama_cpp_computes_the_same(tmp_path, family, llama_cpp, capsys):  # no
     assert [each.name for each in file.parent.iterdir()] == ["merged.gguf"]
 
 
-WORST = {"f16": 2**-11, "bf16": 2**-8, "q8_0": 2**-6, "q4_1": 0.1, "q4_0": 0.15}  # of a tensor's norm
+# Of a tensor's norm.
+WORST = {
+    "f16": 2**-11,
+    "bf16": 2**-8,
+    "q8_0": 2**-6,
+    "q5_1": 0.05,
+    "q5_0": 0.08,
+    "q4_1": 0.1,
+    "q4_0": 0.15,
+}
 
 
 @pytest.mark.parametrize(("dtype", "worst"), WORST.items())
@@ -72,7 +90,8 @@ def test_types(llama, tmp_path, dtype, worst):
     assert exact.roundings.keys() == result.roundings.keys() and not any(exact.roundings.values())
     found, reference = read_container(tmp_path / "file.gguf"), read_container(tmp_path / "exact.gguf")
     for tensor, whole in zip(found.tensors, reference.tensors, strict=True):
-        assert tensor.name == whole.name and tensor.kind == ("F32" if len(tensor.shape) == 1 else dtype.upper())
+        usual = "Q8_0" if tensor.name == "output.weight" and "q" in dtype else dtype.upper()
+        assert tensor.name == whole.name and tensor.kind == ("F32" if len(tensor.shape) == 1 else usual)
         values = reference.values(whole)
         assert relative_norm(found.values(tensor) - values, values) < worst, tensor.name
     assert worst / 8 < max(result.roundings.values()) < worst
@@ -108,7 +127,9 @@ def test_each_way_to_cut_text_is_llama_cpp_s(smollm2, llama, tmp_path, name, lla
     folder = tmp_path / "model.mebp"
     shutil.copytree(llama, folder)
     tokenizer = json.loads((smollm2.bundle / "tokenizer" / "tokenizer.json").read_text())
-    tokenizer["pre_tokenizer"] = PRE_TOKENIZERS[name]
+    rule = PRE_TOKENIZERS[name]
+    tokenizer["pre_tokenizer"] = rule.pre_tokenizer
+    tokenizer["model"]["ignore_merges"] = rule.ignores_merges
     (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(tokenizer))
     config = json.loads((folder / "tokenizer" / "config.json").read_text())
     written = vocabulary(folder / "tokenizer", 49152)
@@ -118,7 +139,7 @@ def test_each_way_to_cut_text_is_llama_cpp_s(smollm2, llama, tmp_path, name, lla
     (folder / "tokenizer" / "config.json").write_text(json.dumps(config))
     mebp.merge(folder, llama.parent / "adapter", tmp_path / "file.gguf")
     # With accents, and vowels that are characters of their own.
-    text = TEXT.replace("<|im_start|>", "") + " cafe\u0301 नमस्ते, \u0301x"
+    text = TEXT.replace("<|im_start|>", "") + " cafe\u0301 नमस्ते, \u0301x" * (not rule.differs)
     assert _tokens(llama_cpp, tmp_path / "file.gguf", text) == (
         Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).encode(text, add_special_tokens=False).ids
     )
@@ -136,15 +157,73 @@ def test_what_fewer_bits_lose_is_measured(bundle, tmp_path, capsys):
     file = tmp_path / "out" / "merged.gguf"
     capsys.readouterr()
     assert main([*given, "-o", str(file), "--dtype", "q4_0"]) == 0
-    *_, losses, advice = capsys.readouterr().out.splitlines()
-    found = measure_gguf(bundle, tmp_path / "adapter", file, data)
-    assert losses == (
-        f"loss on {data}: {found.base:.4f} without the adapter, {found.trained:.4f} with it; of the file: "
-        f"{found.merged['f32']:.4f}"
-    )
+    said = capsys.readouterr().out.splitlines()
+    with opened(bundle, tmp_path / "adapter", data) as served:
+        found = measure_gguf(served, file)
+    losses = {line.rpartition("  ")[0].strip(): line.split()[-1] for line in said}
+    assert losses["merged onto stored, q4_0"] == f"{found.written:.4f}"
+    assert any(line.split() == ["stored", "weights,", "int4", f"{found.base:.4f}", f"{found.trained:.4f}"]
+               for line in said)  # fmt: skip
     assert found.trained < found.merged["f32"]
-    assert advice.startswith("as q4_0 it keeps ")
-    assert [each.name for each in file.parent.iterdir()] == ["merged.gguf"]
+    assert any(line.startswith("as q4_0 it keeps ") for line in said)
+    assert sorted(each.name for each in file.parent.iterdir()) == ["Modelfile", "merged.gguf"]
+
+
+class TestModelfile:
+    @pytest.fixture(autouse=True)
+    def _given(self, bundle, tmp_path):
+        self.bundle, self.adapter, self.out = bundle, tmp_path / "adapter", tmp_path / "out"
+        session = mebp.Session(bundle)
+        randomise_adapter(session)
+        session.save_adapter(self.adapter)
+
+    def merge(self, name: str) -> MergeResult:
+        return mebp.merge(self.bundle, self.adapter, self.out / name)
+
+    def test_is_beside_the_file(self, capsys):
+        given = ["merge", self.bundle, "--adapter", self.adapter, "-o", self.out / "a.gguf", "--no-measure"]
+        assert main([*map(str, given)]) == 0
+        place = self.out / "Modelfile"
+        assert place.read_text().splitlines()[1:] == [
+            "FROM ./a.gguf", 'PARAMETER stop "<|endoftext|>"', 'PARAMETER stop "<|im_end|>"'
+        ]  # fmt: skip
+        assert capsys.readouterr().out.splitlines()[-1] == (
+            f"{place}: for Ollama 0.34.1 or later, as in ollama create a -f {place}"
+        )
+
+    def test_two_files_in_one_folder(self):
+        self.merge("a.gguf")
+        before = (self.out / "Modelfile").read_text()
+        assert self.merge("b.gguf").modelfile.path == self.out / "Modelfile-b"
+        assert (self.out / "Modelfile").read_text() == before
+        assert "FROM ./b.gguf\n" in (self.out / "Modelfile-b").read_text()
+
+    def test_one_that_is_taken(self):
+        self.out.mkdir()
+        for name in ("Modelfile", "Modelfile-a"):
+            (self.out / name).write_text("precious")
+        with pytest.raises(mebp.Error, match="Modelfile-a: exists already; move it, or name another GGUF file"):
+            self.merge("a.gguf")
+        assert {each.name: each.read_text() for each in self.out.iterdir()} == dict.fromkeys(
+            ("Modelfile", "Modelfile-a"), "precious"
+        )
+
+    @pytest.mark.parametrize("full", ["Modelfile", "GGUF"])
+    def test_a_disk_that_fills_up_leaves_nothing(self, full, monkeypatch):
+        def fails(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        fill = {"Modelfile": (Path, "write_text"), "GGUF": (GGUFWriter, "write_tensor_data")}
+        monkeypatch.setattr(*fill[full], fails)
+        with pytest.raises(mebp.Error, match="cannot be written .No space left on device."):
+            self.merge("a.gguf")
+        assert not self.out.exists()
+
+    def test_no_room_for_what_is_to_be_written(self, monkeypatch):
+        monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=1000))
+        with pytest.raises(mebp.Error, match="the merged model needs .* MB here and 0.0 MB are free"):
+            self.merge("a.gguf")
+        assert not self.out.exists()
 
 
 class TestRefusals:
@@ -172,14 +251,38 @@ class TestRefusals:
         assert (self.folder / "out.gguf").read_text() == "precious"
 
     def test_a_type_of_the_other_form(self):
-        assert self.line("--dtype", "q8_0", output="out") == "dtype 'q8_0' is not one of f32, bf16, f16"
+        for dtype in ("q8_0", "q4_k_m"):
+            assert self.line("--dtype", dtype, output="out") == f"dtype '{dtype}' is not one of f32, bf16, f16"
+
+    def test_a_type_that_is_not_written(self):
+        assert self.line("--dtype", "q3_k_m") == (
+            "--dtype is 'q3_k_m'; choose f32, bf16, f16, q8_0, q6_k, q5_k_m, q5_k_s, q5_1, q5_0, q4_k_m, q4_k_s, q4_1 "
+            "or q4_0; see mebp merge --help"
+        )
+
+    @pytest.mark.parametrize("dtype", ["q4_k_m", "q4_0"])
+    def test_a_full_disk(self, dtype):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))
+        try:
+            line = self.line("--dtype", dtype, output="new/out.gguf")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert line == "new/out.gguf: cannot be written (File too large); nothing was, choose another place"
+
+    def test_a_disk_without_room(self, monkeypatch):
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+        line = self.line("--dtype", "q4_k_m", output="new/out.gguf")
+        assert re.fullmatch(r"new: the merged model needs 0\.\d MB here and 0\.0 MB are free; make room or choose "
+                            "another folder", line)  # fmt: skip
 
     def test_a_model_that_llama_cpp_computes_otherwise(self):
         place = "model.mebp/tokenizer/config.json"
         self.config(model_type="mamba")
         assert self.line() == (
             f"{place}: model type 'mamba' cannot be written as GGUF here; there is llama, mistral, qwen2, qwen3, "
-            "gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
+            "gemma, gemma2, gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, "
+            "lfm2_moe, mixtral, qwen2_moe, qwen3_moe, smollm3, granite, olmo2"
         )
         self.config(model_type="llama", hidden_act="relu")
         instead = "write a folder for transformers instead (-o DIR)"
@@ -200,8 +303,10 @@ class TestRefusals:
         file.write_text(json.dumps({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Whitespace"}}))
         advice = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
         assert self.line() == (
-            "model.mebp/tokenizer/tokenizer.json: is of a kind that cannot be written as GGUF here, for only "
-            f"byte-level BPE cut as by gpt-2, smollm, qwen2, llama-bpe, qwen35 can, and Gemma's; {advice}"
+            "model.mebp/tokenizer/tokenizer.json: is of a kind that cannot be written as GGUF here; these "
+            "can: SentencePiece's BPE, and byte-level BPE that cuts text by llama.cpp's gpt-2, smollm, qwen2, "
+            "llama-bpe, dbrx, qwen35, tekken, gpt-4o, deepseek-llm, deepseek-coder, deepseek-v3 or "
+            f"seed-coder; {advice}"
         )
         file.unlink()
         (self.bundle / "tokenizer" / "tokenizer.model").touch()

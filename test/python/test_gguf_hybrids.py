@@ -11,13 +11,12 @@ from safetensors.numpy import load_file
 
 from mebp.adapters.conversion import convert_adapter
 from mebp.errors import Error
-from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.codes import storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from support.gguf_files import Array, File, Tensor
-from support.gguf_models import HIDDEN, HYBRIDS, WORDS, adapter, hybrid
+from support.gguf_models import HIDDEN, HYBRIDS, UNIFORM, WORDS, adapter, architecture_called, two_layers
 
 READ = "export the model's Hugging Face folder"
 WRITE = "write a folder for transformers instead (-o DIR)"
@@ -53,17 +52,15 @@ def numbered(file: File) -> File:
     return replace(file, tensors=[values(each) for each in file.tensors])
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("name", (*HYBRIDS, *UNIFORM))
 def test_a_file_comes_back(tmp_path, name):
     """Written again from what was read, each tensor is the same."""
-    file = numbered(hybrid(name))
+    file = numbered(two_layers(name))
     unpack(file, tmp_path)
     tensors = load_file(tmp_path / "unpacked" / "model.safetensors")
     shapes = {each: values.shape for each, values in tensors.items()}
     writer = ModelWriter(tmp_path / "unpacked", shapes, "f32")
-    assert writer.keys - {"vocab_size"} <= next(
-        each.keys.known for each in ARCHITECTURES.values() if each.name == name
-    )  # fmt: skip
+    assert writer.keys - {"vocab_size"} <= architecture_called(name).keys.known
     writer.write(tmp_path / "again.gguf", tensors.values(), "tiny")
     assert unpack_again(tmp_path) == {each.name: each.content for each in file.tensors}
 
@@ -75,7 +72,7 @@ def unpack_again(folder: Path) -> dict[str, bytes]:
 
 def test_value_heads_are_those_of_their_key_heads(tmp_path):
     """Two key heads with three value heads each: there 0 3 1 4 2 5 is the order."""
-    file, marks = hybrid("qwen35"), np.arange(6, dtype=np.float32)
+    file, marks = two_layers("qwen35"), np.arange(6, dtype=np.float32)
     tensors = [replace(each, content=marks.tobytes()) if each.name == "blk.0.ssm_dt.bias" else each
                for each in file.tensors]  # fmt: skip
     unpack(replace(file, tensors=tensors), tmp_path)
@@ -85,7 +82,7 @@ def test_value_heads_are_those_of_their_key_heads(tmp_path):
 
 def ahead(name: str, count: int) -> File:
     """With layers behind the others that predict further ahead."""
-    file = hybrid(name).with_key(f"{name}.nextn_predict_layers", ("u32", count))
+    file = two_layers(name).with_key(f"{name}.nextn_predict_layers", ("u32", count))
     file = file.with_key(f"{name}.block_count", ("u32", 2 + count))
     more = [Tensor(f"blk.{2 + number}.{each}.weight", shape) for number in range(count)
             for each, shape in (("attn_norm", (HIDDEN,)), ("nextn.eh_proj", (HIDDEN, 2 * HIDDEN)))]  # fmt: skip
@@ -94,7 +91,7 @@ def ahead(name: str, count: int) -> File:
 
 @pytest.mark.parametrize("name", ["qwen35", "qwen35moe", "qwen3next"])
 def test_layers_that_predict_further_ahead_are_left_out(tmp_path, name, capsys):
-    plain = unpack(hybrid(name), tmp_path)
+    plain = unpack(two_layers(name), tmp_path)
     tensors = load_file(tmp_path / "unpacked" / "model.safetensors")
     assert "ahead" not in capsys.readouterr().err
     for count, counted in ((1, "1 layer"), (2, "2 layers")):
@@ -105,7 +102,8 @@ def test_layers_that_predict_further_ahead_are_left_out(tmp_path, name, capsys):
         assert said in capsys.readouterr().err
         assert load_file(folder / "unpacked" / "model.safetensors").keys() == tensors.keys()
     key = f"{name}.nextn_predict_layers"
-    assert refusal(hybrid(name).with_key(key, ("u32", 2)), tmp_path) == f"'{key}' is 2 of 2 layers; download it again"
+    file = two_layers(name).with_key(key, ("u32", 2))
+    assert refusal(file, tmp_path) == f"'{key}' is 2 of 2 layers; download it again"
 
 
 REFUSED = [
@@ -143,14 +141,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "keys", "said"), REFUSED)
 def test_what_a_file_may_not_say(tmp_path, name, keys, said):
-    file = hybrid(name)
+    file = two_layers(name)
     for key, value in keys.items():
         file = file.with_key(f"{name}.{key}", value)
     assert refusal(file, tmp_path) == said
 
 
 def test_rates_that_cannot_be(tmp_path):
-    file = hybrid("qwen3next")
+    file = two_layers("qwen3next")
     tensors = [replace(each, content=bytes(24)) if each.name == "blk.0.ssm_a" else each for each in file.tensors]
     assert refusal(replace(file, tensors=tensors), tmp_path) == (
         "a tensor of rates, ssm_a, has numbers that are not below 0; download it again"
@@ -158,7 +156,7 @@ def test_rates_that_cannot_be(tmp_path):
 
 
 def test_tensors_of_another_kind_of_layer(tmp_path):
-    file = hybrid("lfm2")
+    file = two_layers("lfm2")
     tensors = [replace(each, name=each.name.replace("blk.1.attn_v", "blk.0.attn_v")) for each in file.tensors]
     assert refusal(replace(file, tensors=tensors), tmp_path) == (
         "lacks the tensor 'blk.1.attn_v.weight'; download it again"
@@ -171,7 +169,7 @@ def test_tensors_of_another_kind_of_layer(tmp_path):
 
 def test_a_gate_that_is_a_vector(tmp_path):
     """Older files have it so."""
-    file = hybrid("qwen35moe")
+    file = two_layers("qwen35moe")
     gates = {each.name for each in file.tensors if "ffn_gate_inp_shexp" in each.name}
     tensors = [replace(each, shape=(HIDDEN,)) if each.name in gates else each for each in file.tensors]
     unpack(replace(file, tensors=tensors), tmp_path)
@@ -188,7 +186,7 @@ def test_options_name_one_kind_of_weights(tmp_path):
         "ffn_gate": "Q8_0",
         "attn_v": "Q8_0",
     }
-    file = hybrid("lfm2")
+    file = two_layers("lfm2")
     tensors = [replace(each, kind=kinds.get(each.name[6:].removesuffix(".weight"), "F32")) for each in file.tensors]
     tensors = [replace(each, kind="Q4_1") if each.name == "blk.0.ffn_gate.weight" else each for each in tensors]
     (tmp_path / "model.gguf").write_bytes(replace(file, tensors=tensors).bytes())

@@ -22,9 +22,10 @@ from mebp.gguf.source import unpack_gguf
 from mebp.tokenizer import Tokenizer
 from support.gguf_files import SCALARS, TYPES, Array, File, Raw
 from support.gguf_lines import lines
-from support.gguf_models import HIDDEN, HYBRIDS, WORDS, adapter, decoder, hybrid, with_factors
+from support.gguf_models import HIDDEN, HYBRIDS, UNIFORM, WORDS, adapter, decoder, two_layers, with_factors
 from support.mutants import hold
 
+SEVERAL = (*HYBRIDS, *UNIFORM)
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "gpt2")
 NUMBERS = [0, 1, 2, 3, 31, 32, 300, 65535, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1,
            -1, -(1 << 31), -(1 << 63)]  # fmt: skip
@@ -207,10 +208,10 @@ def quick_transformers(monkeypatch):
 
 
 def model(name: str) -> File:
-    return hybrid(name) if name in HYBRIDS else decoder(name)
+    return two_layers(name) if name in SEVERAL else decoder(name)
 
 
-@pytest.mark.parametrize("name", (*ARCHITECTURES, *HYBRIDS))
+@pytest.mark.parametrize("name", (*ARCHITECTURES, *SEVERAL))
 def test_a_key_that_lacks(tmp_path, quick_transformers, name):
     """Each of a model's keys in turn."""
     file, whole = tmp_path / "odd.gguf", model(name)
@@ -224,7 +225,7 @@ def test_a_key_that_lacks(tmp_path, quick_transformers, name):
 
 def test_models(tmp_path, quick_transformers):
     file, target = tmp_path / "odd.gguf", tmp_path / "unpacked"
-    seeds = [with_factors(), *map(model, (*ARCHITECTURES, *HYBRIDS))]
+    seeds = [with_factors(), *map(model, (*ARCHITECTURES, *SEVERAL))]
     seeds += [decoder("llama").without("tokenizer.ggml.model"), lines()]
     for seed in seeds[1:]:
         file.write_bytes(seed.bytes())

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.numpy import load_file
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 import mebp
 from mebp.gguf.model import ModelWriter
+from mebp.gguf.source import unpack_gguf
 from support import models
+from support.llama_cpp import LlamaCpp
 
 IDS = np.random.default_rng(0).integers(3, 330, 40)
 
@@ -31,6 +33,36 @@ def write_gguf(model: PreTrainedModel, folder: Path, dtype: str = "f32") -> Path
     writer = ModelWriter(folder / "source", {name: values.shape for name, values in tensors.items()}, dtype)
     writer.write(folder / "model.gguf", tensors.values(), "tiny")
     return folder / "model.gguf"
+
+
+def as_published(model: PreTrainedModel) -> PreTrainedModel:
+    """With numbers in bf16, and none of a vector so small that 1 swallows its bits: what is added to norms can be taken
+    off again."""
+    with torch.no_grad():
+        for tensor in model.parameters():
+            values = tensor.bfloat16().float()
+            tensor.copy_((values * 2**16).round() / 2**16 if values.dim() == 1 else values)
+    return model
+
+
+def check_there_and_back(model: PreTrainedModel, folder: Path, llama_cpp: LlamaCpp, tolerance: float) -> Path:
+    """llama.cpp's logits of the file are the model's; each tensor comes back bit for bit. Returns the file."""
+    file, expected = write_gguf(model, folder), logits_of(model, IDS)
+    assert np.abs(llama_cpp.logits(file, IDS) - expected).max() < tolerance
+    unpack_gguf(file, folder / "unpacked")
+    found, own = load_file(folder / "unpacked" / "model.safetensors"), tensors_of(model)
+    assert found.keys() == own.keys()
+    assert [name for name in own if not np.array_equal(found[name], own[name])] == []
+    again, report = AutoModelForCausalLM.from_pretrained(
+        folder / "unpacked",
+        attn_implementation=model.config._attn_implementation,
+        output_loading_info=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    assert not any(report.values()), report
+    assert np.abs(logits_of(again.eval(), IDS) - expected).max() < 1e-4  # experts are computed in another order
+    return file
 
 
 def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mebp.gguf.architectures import ARCHITECTURES
+from mebp.gguf.architecture import Architecture
+from mebp.gguf.architectures import ARCHITECTURES, architecture_named
 from mebp.gguf.container import Container, StoredTensor
 from mebp.gguf.metadata import model_config
 from mebp.gguf.shapes import expected_tensors
@@ -18,7 +19,7 @@ LETTERS = ["a", *(f"t{number}" for number in range(WORDS - 4))]
 
 def decoder(name: str, **also: object) -> File:
     keys = _keys(name) | also
-    architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
+    architecture = architecture_named(name, name)
     shapes = {"attn_qkv": (3 * HIDDEN, HIDDEN), "ffn_gate": (INNER, HIDDEN), "ffn_down": (HIDDEN, INNER),
               "ffn_up": ((2 if name == "phi3" else 1) * INNER, HIDDEN), "attn_q_norm": (16,), "attn_k_norm": (16,),
               **dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (HIDDEN, HIDDEN))}  # fmt: skip
@@ -35,6 +36,8 @@ def decoder(name: str, **also: object) -> File:
     return File(list(keys.items()), tensors)
 
 
+# By llama.cpp's names, but for a Mixtral, which is a llama there.
+UNIFORM = ("gemma", "gemma2", "mixtral", "qwen2moe", "qwen3moe", "smollm3", "granite", "olmo2")
 HYBRIDS = ("gemma4", "lfm2", "lfm2moe", "qwen35", "qwen35moe", "qwen3next")
 _OF_EXPERTS = {"expert_count": ("u32", 3), "expert_used_count": ("u32", 2), "expert_feed_forward_length": ("u32", 8)}
 _OF_LFM2 = {"attention.head_count_kv": Array("u32", [0, 2]), "shortconv.l_cache": ("u32", 3)}
@@ -49,6 +52,15 @@ _OF_GEMMA4 = {"attention.sliding_window": ("u32", 8), "attention.sliding_window_
               "rope.freq_base_swa": ("f32", 1e3), "embedding_length_per_layer_input": ("u32", 4)}  # fmt: skip
 _OWN: dict[str, dict[str, object]] = {
     "gemma4": {**_OF_GEMMA4, **_OF_EXPERTS},
+    "gemma2": {
+        "attention.sliding_window": ("u32", 8),
+        "attn_logit_softcapping": ("f32", 2.0),
+        "final_logit_softcapping": ("f32", 3.0),
+    },
+    "granite": dict.fromkeys(("attention.scale", "embedding_scale", "residual_scale", "logit_scale"), ("f32", 0.5)),
+    "mixtral": {"expert_count": ("u32", 3), "expert_used_count": ("u32", 2)},
+    "qwen2moe": {**_OF_EXPERTS, "expert_shared_feed_forward_length": ("u32", 8)},
+    "qwen3moe": _OF_EXPERTS,
     "lfm2": _OF_LFM2,
     "lfm2moe": {**_OF_LFM2, **_OF_EXPERTS, "leading_dense_block_count": ("u32", 1), "expert_gating_func": ("u32", 2)},
     "qwen35": {**_OF_QWEN, **_SECTIONS},
@@ -57,16 +69,23 @@ _OWN: dict[str, dict[str, object]] = {
 }
 
 
-def hybrid(name: str, **also: object) -> File:
-    """Of two layers of different kinds, of which the second attends to all; also: keys of the architecture."""
-    keys = _keys(name) | {f"{name}.block_count": ("u32", 2), f"{name}.attention.sliding_window": ("u32", 0)}
-    keys |= {f"{name}.{key}": value for key, value in {**_OWN[name], **also}.items()}
-    architecture = next(each for each in ARCHITECTURES.values() if each.name == name)
+def architecture_called(name: str) -> Architecture:
+    return ARCHITECTURES["mixtral"] if name == "mixtral" else architecture_named(name, name)
+
+
+def two_layers(name: str, **also: object) -> File:
+    """The second attends to all; also: keys of the architecture."""
+    architecture = architecture_called(name)
+    there = architecture.name
+    keys = _keys(there) | {f"{there}.block_count": ("u32", 2), f"{there}.attention.sliding_window": ("u32", 0)}
+    keys |= {f"{there}.{key}": value for key, value in {**_OWN.get(name, {}), **also}.items()}
     # Which tensors there are is read off the keys, as the reader does it, of a file with one in each layer.
     few = [StoredTensor("token_embd.weight", "F32", (WORDS, HIDDEN), 0, 0),
            *(StoredTensor(f"blk.{layer}.attn_norm.weight", "F32", (HIDDEN,), 0, 0) for layer in range(2))]  # fmt: skip
+    is_tied = name not in ("qwen2moe", "olmo2")
+    few += [] if is_tied else [StoredTensor("output.weight", "F32", (WORDS, HIDDEN), 0, 0)]
     container = Container(Path("model.gguf"), {key: _plain(value) for key, value in keys.items()}, few)
-    config = {**model_config(architecture, container), "tie_word_embeddings": True}
+    config = {**model_config(architecture, container), "tie_word_embeddings": is_tied}
     factors = [1.0, 1.0, *[1e30] * 6]
     more = [Tensor("rope_freqs.weight", (8,), content=np.array(factors, np.float32).tobytes())] * (name == "gemma4")
     rates = {f"blk.{layer}.ssm_a": np.full(6, -1.0, np.float32).tobytes() for layer in range(2)}

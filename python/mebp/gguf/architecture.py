@@ -18,6 +18,7 @@ from mebp.gguf.weights import PLUS_ONE, Order, Place, Weight
 _NUMBER = "(0|[1-9][0-9]{0,5})"  # of a layer
 _BLOCK = re.compile(rf"blk\.{_NUMBER}\.(.+)")
 WINDOW = "attention.sliding_window"
+WINDOW_THETA = "rope.freq_base_swa"  # of layers with one
 _PARAMETERS = ("weight", "bias")
 
 
@@ -81,7 +82,7 @@ class Architecture:
     turned_part: float | None = None
     usual_theta: float = THETA
     scales_positions: bool = True
-    plain_positions: tuple[str, ...] = ("default", "llama3")
+    plain_positions: tuple[str, ...] = ("default",)
     factors: Callable[[Mapping], np.ndarray | None] = rope_factors
     read_factors: Callable[[Container, dict], None] = read_factors
     usual: Mapping[str, object] = field(default_factory=dict)
@@ -94,6 +95,11 @@ class Architecture:
     def has_window(self) -> bool:
         """Whether llama.cpp computes some of its layers with one."""
         return WINDOW in self.keys.own
+
+    @property
+    def has_local_positions(self) -> bool:
+        """Whether layers with a window have positions of their own."""
+        return WINDOW_THETA in self.keys.own
 
     def as_in(self, container: Container) -> "Architecture":
         """With the weights as this file has them."""

@@ -5,10 +5,16 @@ import reprlib
 
 from mebp.errors import Error
 from mebp.gguf.architecture import Architecture
+from mebp.gguf.container import Container
 from mebp.gguf.dense import GEMMA3, GPT2, LLAMA, PHI3, QWEN2, QWEN3
+from mebp.gguf.gemma2 import GEMMA, GEMMA2
 from mebp.gguf.gemma4 import GEMMA4
+from mebp.gguf.granite import GRANITE
 from mebp.gguf.lfm2 import LFM2, LFM2_MOE
+from mebp.gguf.mixtures import MIXTRAL, QWEN2_MOE, QWEN3_MOE
+from mebp.gguf.olmo2 import OLMO2
 from mebp.gguf.qwen_hybrid import QWEN3_5, QWEN3_5_MOE, QWEN3_NEXT
+from mebp.gguf.smollm3 import SMOLLM3
 
 # By transformers' model type. Each is compared by logits in llama.cpp (test/e2e/test_gguf_base.py).
 ARCHITECTURES: dict[str, Architecture] = {
@@ -16,6 +22,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "mistral": LLAMA,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "gemma": GEMMA,
+    "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,
     "gemma4_text": GEMMA4,
     "phi3": PHI3,
@@ -25,6 +33,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen3_next": QWEN3_NEXT,
     "lfm2": LFM2,
     "lfm2_moe": LFM2_MOE,
+    "mixtral": MIXTRAL,
+    "qwen2_moe": QWEN2_MOE,
+    "qwen3_moe": QWEN3_MOE,
+    "smollm3": SMOLLM3,
+    "granite": GRANITE,
+    "olmo2": OLMO2,
 }
 
 
@@ -36,8 +50,16 @@ def architecture_of(model_type: object, what: str) -> Architecture:
     return ARCHITECTURES[model_type]
 
 
+def architecture_in(container: Container) -> Architecture:
+    """Of a file with a whole model."""
+    found = architecture_named(container.text("general.architecture", needed=True), f"{container.path}")
+    if found is LLAMA and container.whole("llama.expert_count"):
+        return MIXTRAL
+    return found.as_in(container)
+
+
 def architecture_named(name: object, what: str) -> Architecture:
-    """By what general.architecture says."""
+    """By what general.architecture says; Mixtral's adapters have the names of Llama's."""
     for architecture in ARCHITECTURES.values():
         if architecture.name == name:
             return architecture

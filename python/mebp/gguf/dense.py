@@ -2,8 +2,10 @@
 """Architectures whose layers all attend and have one feed-forward network."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from mebp.gguf.architecture import WINDOW, Architecture, one_kind
+from mebp.gguf.architecture import WINDOW, WINDOW_THETA, Architecture, one_kind
+from mebp.gguf.experts import check_rules
 from mebp.gguf.gemma import gemma_config, gemma_metadata
 from mebp.gguf.keys import GPT2_FIELDS, Keys
 from mebp.gguf.weights import Weight, paired
@@ -13,52 +15,62 @@ DECODER = (
     Weight("model.norm", "output_norm", "h"),
     Weight("lm_head", "output", "Vh"),
 )
-_QUERIES, _KEYS = Weight("self_attn.q_proj", "attn_q", "qh"), Weight("self_attn.k_proj", "attn_k", "kh")
-_OTHER_ATTENTION = (Weight("self_attn.v_proj", "attn_v", "kh"), Weight("self_attn.o_proj", "attn_output", "hq"))
+_VALUES = (Weight("self_attn.v_proj", "attn_v", "kh"), Weight("self_attn.o_proj", "attn_output", "hq"))
 GATED = (
     Weight("mlp.gate_proj", "ffn_gate", "fh"),
     Weight("mlp.up_proj", "ffn_up", "fh"),
     Weight("mlp.down_proj", "ffn_down", "hf"),
 )
-_NORMS = (Weight("input_layernorm", "attn_norm", "h"), Weight("post_attention_layernorm", "ffn_norm", "h"))
-_HEAD_NORMS = (Weight("self_attn.q_norm", "attn_q_norm", "w"), Weight("self_attn.k_norm", "attn_k_norm", "w"))
-_PLAIN = (_QUERIES, _KEYS, *_OTHER_ATTENTION, *GATED)
+NORMS = (Weight("input_layernorm", "attn_norm", "h"), Weight("post_attention_layernorm", "ffn_norm", "h"))
+HEAD_NORMS = (Weight("self_attn.q_norm", "attn_q_norm", "w"), Weight("self_attn.k_norm", "attn_k_norm", "w"))
 
 _OF_ATTENTION, _OF_FEED_FORWARD = ("attn_q", "attn_k", "attn_v", "attn_output"), ("ffn_gate", "ffn_up", "ffn_down")
 
 
-def attention_biases(config: Mapping) -> frozenset[str]:
-    return frozenset(_OF_ATTENTION if config.get("attention_bias") else ())
+def biases_of_llama(config: Mapping) -> frozenset[str]:
+    of_attention = frozenset(_OF_ATTENTION if config.get("attention_bias") else ())
+    return of_attention | frozenset(_OF_FEED_FORWARD if config.get("mlp_bias") else ())
 
 
-def _biases_of_llama(config: Mapping) -> frozenset[str]:
-    return attention_biases(config) | frozenset(_OF_FEED_FORWARD if config.get("mlp_bias") else ())
-
-
+WITH_FACTORS = ("default", "llama3")  # llama.cpp reads the factors of Llama 3's positions
+# Llama's, whose heads llama.cpp has in another order, and others'.
+PAIRED = (
+    Weight("self_attn.q_proj", "attn_q", "qh", rows=paired),
+    Weight("self_attn.k_proj", "attn_k", "kh", rows=paired),
+    *_VALUES,
+)
+ATTENTION = (Weight("self_attn.q_proj", "attn_q", "qh"), Weight("self_attn.k_proj", "attn_k", "kh"), *_VALUES)
 LLAMA = Architecture(
     "llama",
     "llama",
     "LlamaForCausalLM",
     DECODER,
-    (
-        Weight("self_attn.q_proj", "attn_q", "qh", rows=paired),
-        Weight("self_attn.k_proj", "attn_k", "kh", rows=paired),
-        *_OTHER_ATTENTION,
-        *GATED,
-        *_NORMS,
-    ),
-    biased=_biases_of_llama,
+    (*PAIRED, *GATED, *NORMS),
+    biased=biases_of_llama,
+    plain_positions=WITH_FACTORS,
 )
 QWEN2 = Architecture(
     "qwen2",
     "qwen2",
     "Qwen2ForCausalLM",
     DECODER,
-    (*_PLAIN, *_NORMS),
+    (*ATTENTION, *GATED, *NORMS),
     biased=lambda config: frozenset(_OF_ATTENTION[:3]),
 )
+
+
+def _qwen3_metadata(config: Mapping, file: Path) -> dict[str, object]:
+    check_rules(config, {"attention_bias": False}, "qwen3", file)
+    return {}
+
+
 QWEN3 = Architecture(
-    "qwen3", "qwen3", "Qwen3ForCausalLM", DECODER, (*_PLAIN, *_NORMS, *_HEAD_NORMS), biased=attention_biases
+    "qwen3",
+    "qwen3",
+    "Qwen3ForCausalLM",
+    DECODER,
+    (*ATTENTION, *GATED, *NORMS, *HEAD_NORMS),
+    own_metadata=_qwen3_metadata,
 )
 GEMMA3 = Architecture(
     "gemma3",
@@ -66,16 +78,16 @@ GEMMA3 = Architecture(
     "Gemma3ForCausalLM",
     DECODER,
     (
-        *_PLAIN,
-        *_HEAD_NORMS,
+        *ATTENTION,
+        *GATED,
+        *HEAD_NORMS,
         Weight("input_layernorm", "attn_norm", "h"),
         Weight("post_attention_layernorm", "post_attention_norm", "h"),
         Weight("pre_feedforward_layernorm", "ffn_norm", "h"),
         Weight("post_feedforward_layernorm", "post_ffw_norm", "h"),
     ),
-    biased=attention_biases,
     keys=Keys(
-        own=frozenset({WINDOW, f"{WINDOW}_pattern", "final_logit_softcapping", "rope.freq_base_swa"}),
+        own=frozenset({WINDOW, f"{WINDOW}_pattern", "final_logit_softcapping", WINDOW_THETA}),
         images=("mm.", "vision."),
     ),
     norm_offset=True,
@@ -95,7 +107,7 @@ PHI3 = Architecture(
         Weight("self_attn.o_proj", "attn_output", "hq"),
         Weight("mlp.gate_up_proj", "ffn_up", "gh"),
         Weight("mlp.down_proj", "ffn_down", "hf"),
-        *_NORMS,
+        *NORMS,
     ),
     turned_part=1.0,
     scales_positions=False,  # transformers scales Phi-3's by LongRoPE alone

@@ -46,7 +46,7 @@ def expert_extents(config: Mapping) -> dict[str, int]:
     """e experts, x between the layers of one and y two of these, s between those of the shared one."""
     return {
         **decoder_extents(config),
-        "e": config["num_experts"],
+        "e": config.get("num_experts") or config["num_local_experts"],
         "x": config["moe_intermediate_size"],
         "y": 2 * config["moe_intermediate_size"],
         "s": config.get("shared_expert_intermediate_size") or 0,

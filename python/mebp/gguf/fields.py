@@ -15,10 +15,11 @@ _WHOLE = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
           "linear_value_head_dim", "linear_conv_kernel_dim", "full_attention_interval", "num_experts",
           "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "conv_L_cache",
           "block_multiple_of", "block_ff_dim", "global_head_dim", "num_global_key_value_heads", "top_k_experts",
-          "vocab_size_per_layer_input")  # fmt: skip
+          "vocab_size_per_layer_input", "num_local_experts", "no_rope_layer_interval")  # fmt: skip
 _REAL = ("rms_norm_eps", "layer_norm_epsilon", "partial_rotary_factor", "rope_theta", "rope_local_base_freq",
          "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "norm_eps", "num_dense_layers",
-         "block_ffn_dim_multiplier", "hidden_size_per_layer_input", "num_kv_shared_layers")  # fmt: skip
+         "block_ffn_dim_multiplier", "hidden_size_per_layer_input", "num_kv_shared_layers", "attn_logit_softcapping",
+         "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")  # fmt: skip
 _OF_POSITIONS = ("rope_theta", "factor", "original_max_position_embeddings", "attention_factor", "mscale",
                  "mscale_all_dim", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor",
                  "partial_rotary_factor")  # fmt: skip
@@ -40,6 +41,7 @@ def check_config(config: Mapping, file: Path) -> None:
     for field in ("hidden_act", "hidden_activation", "activation_function"):
         _check(config, field, file, _A_TEXT, _is_text)
     _check(config, "layer_types", file, "a list of texts", lambda value: _is_list(value, _is_text))
+    _check(config, "no_rope_layers", file, "a list of numbers from 0 on", lambda value: _is_list(value, _is_real))
     _check(config, "per_layer_config", file, "sizes by the numbers of layers", _are_sizes_of_layers)
     for field in ("rope_parameters", "rope_scaling"):
         _check(config, field, file, _AN_OBJECT, _is_object)

@@ -4,19 +4,15 @@ llama.cpp cuts a text into lines and runs of line feeds before, and transformers
 
 import reprlib
 from collections.abc import Mapping
-from pathlib import Path
 
 from mebp.errors import Error
 from mebp.gguf.container import Container
+from mebp.gguf.pieces import BYTE, BYTES, MARKED, NOT_CUT, SPACE
 
 MODEL = "gemma4"  # what tokenizer.ggml.model says
-BYTE = 6  # llama.cpp's type of a token that is a byte
 _UNKNOWN, _UNUSED = 2, 5
-_MARK, _FEED = "\u2581", "\n"
+_FEED = "\n"
 _LONGEST_RUN = 256
-_BYTES = tuple(f"<0x{number:02X}>" for number in range(256))
-_MARKED = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
-_NOT_CUT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
 _CUT = {"type": "Split", "pattern": {"Regex": r"\n+"}, "behavior": "Isolated", "invert": False}
 # Special tokens that llama.cpp writes out in an answer, for what reads calls of tools there.
 SHOWN = frozenset({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>",
@@ -30,22 +26,22 @@ def is_in_lines(tokenizer: Mapping) -> bool:
         model.get("type") == "BPE"
         and model.get("byte_fallback") is True
         and not model.get("ignore_merges")
-        and tokenizer.get("normalizer") == _MARKED
-        and tokenizer.get("pre_tokenizer") in (None, _NOT_CUT, _CUT)
+        and tokenizer.get("normalizer") == MARKED
+        and tokenizer.get("pre_tokenizer") in (None, NOT_CUT, _CUT)
     )
 
 
 def check(tokens: list[str], merges: list[list[str]], added: list[str], what: str, advice: str) -> None:
     """Raises mebp.Error where llama.cpp would cut a text otherwise."""
     known = {*tokens}
-    if lacking := next((each for each in _BYTES if each not in known), None):
+    if lacking := next((each for each in BYTES if each not in known), None):
         raise Error(f"{what}: its vocabulary lacks the byte {lacking}; {advice}")
     wrong = next((pair for pair in merges if len({each.strip(_FEED) == "" for each in pair}) > 1
                   or any(_FEED in each.strip(_FEED) for each in pair)), None)  # fmt: skip
     ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
     runs = (token for token in tokens if token and not token.strip(_FEED))
     wrong = wrong or next((run for run in runs if len(run) > _LONGEST_RUN or _joined(len(run), ranks) != [run]), None)
-    wrong = wrong or next((token for token in added if _MARK in token or " " in token), None)
+    wrong = wrong or next((token for token in added if SPACE in token or " " in token), None)
     if wrong:
         raise Error(f"{what}: llama.cpp would cut a text otherwise at {reprlib.repr(wrong)}; {advice}")
 
@@ -63,7 +59,7 @@ def _joined(count: int, ranks: Mapping[tuple[str, str], int]) -> list[str]:
 
 def kind_of(token: str, kind: int, control: int, user_defined: int) -> int:
     """llama.cpp's type of a token, which other vocabularies call `kind`."""
-    if token in _BYTES:
+    if token in BYTES:
         return BYTE
     return user_defined if kind == control and token in SHOWN else kind
 
@@ -74,11 +70,11 @@ def rules(container: Container, tokens: list[str], kinds: list[int]) -> dict[str
     normal = (_UNUSED, BYTE, 1)
     added = [token for token, kind in zip(tokens, kinds, strict=True) if kind not in normal]
     check(tokens, merges, added, f"{container.path}", "export the model's Hugging Face folder")
-    back = {"type": "Replace", "pattern": {"String": _MARK}, "content": " "}
+    back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
     unknown = next((token for token, kind in zip(tokens, kinds, strict=True) if kind == _UNKNOWN or token == "<unk>"),
                    None)  # fmt: skip
     return {
-        "normalizer": _MARKED,
+        "normalizer": MARKED,
         "pre_tokenizer": _CUT,
         "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": {"type": "BPE", "unk_token": unknown, "fuse_unk": True, "byte_fallback": True,
@@ -93,6 +89,6 @@ def _pair(merge: str) -> list[str]:
     return [merge[:cut], merge[cut + 1 :]]
 
 
-def check_file(model: Mapping, tokens: list[str], added: list[str], file: Path, advice: str) -> None:
-    merges = [_pair(each) if isinstance(each, str) else each for each in model["merges"]]
-    check(tokens, merges, added, f"{file}", advice)
+def pairs(merges: list) -> list[list[str]]:
+    """Of a tokenizer.json, which has texts in older files."""
+    return [_pair(each) if isinstance(each, str) else each for each in merges]

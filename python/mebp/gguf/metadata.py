@@ -105,9 +105,8 @@ def model_config(architecture: Architecture, container: Container) -> dict[str, 
         raise Error(f"{container.path}: '{name}.attention.key_length' and '{name}.rope.dimension_count' make heads of "
                     f"{width} with positions in {turned or width}, which cannot be; {_DAMAGED}")  # fmt: skip
     _check_same(container, f"{name}.attention.value_length", width)
-    rope = read_rope(
-        container, name, found["max_position_embeddings"], architecture.scales_positions, architecture.has_window
-    )
+    context, is_scaled = found["max_position_embeddings"], architecture.scales_positions
+    rope = read_rope(container, name, context, is_scaled, architecture.has_local_positions)
     if turned and turned != width:
         if architecture.turned_part is None:
             _check_same(container, f"{name}.rope.dimension_count", width)

@@ -4,28 +4,42 @@
 import math
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO
 
 import numpy as np
 
 from mebp.errors import Error, translate_errors
 from mebp.exporter.template_files import DEFAULT
 from mebp.exporter.text_parts import text_config
+from mebp.extension import load_runtime
 from mebp.extras import need_packages
 from mebp.files import plain_file, read_json
 from mebp.gguf import GGUF_TYPES, ROPE_FACTORS
 from mebp.gguf.architectures import architecture_of
 from mebp.gguf.fields import check_config
+from mebp.gguf.gemma4 import GEMMA4
 from mebp.gguf.metadata import model_metadata
-from mebp.gguf.vocabulary import chat_templates, vocabulary
+from mebp.gguf.quantized_types import Sizes, is_quantized, quantized_types
+from mebp.gguf.vocabulary import chat_templates, title_for, vocabulary
 from mebp.gguf.weights import Place
 from mebp.tensor_file import relative_norm
 
 _LARGEST_F32 = 3.4e38
+_LARGE_BLOCKS = ("Q4_K", "Q5_K", "Q6_K")  # which gguf reads, but does not write
 _MOST_WORDS = 1 << 24
 _ADVICE = "export and compile the model again"
 # What is raised where something is missing, or of another type.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class _Written(np.ndarray):
+    """numpy's own way to a file does not say why the disk did not take it."""
+
+    def tofile(self, file: BinaryIO) -> None:
+        file.write(np.ascontiguousarray(self).data)
 
 
 class ModelWriter:
@@ -45,7 +59,7 @@ class ModelWriter:
             self._places = {name: self._placed(file, name) for name in shapes}
         self._check_metadata(file)
         with translate_errors(f"{folder / 'tokenizer.json'}: is not as tokenizers writes it", _ADVICE, _MALFORMED):
-            self._vocabulary = vocabulary(folder, self._metadata["vocab_size"]) if _has_tokenizer(folder) else None
+            self._vocabulary = self._read_vocabulary(folder)
             self._templates = chat_templates(folder)
 
     @property
@@ -64,12 +78,21 @@ class ModelWriter:
         found = self._config.get("mtp_num_hidden_layers")
         return found if type(found) is int else 0
 
-    def write(self, path: Path, tensors: Iterable[np.ndarray], title: str) -> dict[str, float]:
-        """Tensors come in float32, in the order of the shapes. Returns each one's rounding, as write_tensors does."""
+    def write(
+        self,
+        path: Path,
+        tensors: Iterable[np.ndarray],
+        title: str,
+        numbers: Mapping[str, float] = MappingProxyType({}),
+    ) -> dict[str, float]:
+        """Tensors come in float32, in the order of the shapes. Returns each one's rounding, as write_tensors does.
+        numbers: more keys, in f32, which gguf.numbers.set_numbers may set later."""
         import gguf
 
         writer = gguf.GGUFWriter(path, self._architecture.name)
         self._describe(writer, title)
+        for key, value in numbers.items():
+            writer.add_float32(key, value)
         factors = self._architecture.factors({**self._architecture.usual, **self._config})
         if factors is not None:
             writer.add_tensor_info(ROPE_FACTORS, factors.shape, factors.dtype, factors.nbytes)
@@ -89,11 +112,16 @@ class ModelWriter:
                 parts, each = self._places[name].there(whole), []
                 for part, (_, _, kind) in zip(parts, self._tensors(name), strict=True):
                     stored, rounding = self._round(name, part, kind)
-                    writer.write_tensor_data(stored)
+                    writer.write_tensor_data(stored.view(_Written))
                     each.append(rounding)
                 roundings[name] = each[0] if len(each) == 1 else _joined(each, [np.linalg.norm(part) for part in parts])
         writer.close()
         return roundings
+
+    def _read_vocabulary(self, folder: Path) -> dict[str, object] | None:
+        if not _has_tokenizer(folder):
+            return None
+        return vocabulary(folder, self._metadata["vocab_size"], self._architecture is GEMMA4)
 
     def _check_metadata(self, file: Path) -> None:
         """Numbers are those that GGUF can hold, and there are no more tokens than a model has."""
@@ -117,15 +145,25 @@ class ModelWriter:
     def _tensors(self, name: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
         """What the file has of one: names, shapes and types."""
         place = self._places[name]
-        for theirs, shape in zip(place.names, place.shapes_there(self._shapes[name]), strict=True):
-            yield theirs, shape, self._kind(place, shape)
+        for theirs, shape in self._parts(name):
+            yield theirs, shape, "F32" if len(shape) < 2 or place.is_exact else self._types[theirs]
 
-    def _kind(self, place: Place, shape: tuple[int, ...]) -> str:
-        """Vectors stay in f32, and what blocks of 32 do not divide is f16, as llama.cpp's own converter has it."""
+    def _parts(self, name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+        place = self._places[name]
+        return zip(place.names, place.shapes_there(self._shapes[name]), strict=True)
+
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        """Of each tensor that is not f32 in any file."""
+        shapes = dict(part for name in self._shapes for part in self._parts(name))
         kind = GGUF_TYPES[self._dtype][0]
-        if len(shape) < 2 or place.is_exact:
-            return "F32"
-        return "F16" if kind.startswith("Q") and shape[-1] % 32 else kind
+        if not is_quantized(kind):
+            return dict.fromkeys(shapes, kind)
+        found = quantized_types(self._dtype, shapes, Sizes.of(self._architecture.name, self._metadata))
+        if shapes and not any(map(is_quantized, found.values())):
+            raise Error(f"{self._file}: no row of the model is a multiple of 32 numbers, which a block of "
+                        f"'{self._dtype}' takes; choose f16")  # fmt: skip
+        return found
 
     def _size(self, name: str, shape: tuple[int, ...], kind: str) -> int:
         import gguf
@@ -142,18 +180,19 @@ class ModelWriter:
         kind = gguf.GGMLQuantizationType[type_name]
         if kind == gguf.GGMLQuantizationType.F32:
             return tensor, 0.0
-        stored = gguf.quantize(tensor, kind)
+        is_large = type_name in _LARGE_BLOCKS
+        stored = load_runtime().quantize_rows(tensor, type_name) if is_large else gguf.quantize(tensor, kind)
         meant = stored.astype(np.float32) if kind == gguf.GGMLQuantizationType.F16 else gguf.dequantize(stored, kind)
         if not np.isfinite(meant).all():
             most = np.abs(tensor).max()
-            raise Error(f"tensor '{name}' has {most:g}, which {self._dtype} cannot hold; choose f32")
+            raise Error(f"tensor '{name}' has {most:g}, which {type_name} cannot hold; choose f32")
         return stored, relative_norm(meant - tensor, tensor)
 
     def _describe(self, writer: object, title: str) -> None:
         import gguf
 
         writer.add_type("model")
-        writer.add_name(title)
+        writer.add_name(title_for(self._file.parent, title))
         writer.add_file_type(gguf.LlamaFileType[GGUF_TYPES[self._dtype][1]])
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         for key, value in self._metadata.items():

@@ -31,7 +31,7 @@ def rope_of(config: Mapping) -> Mapping:
 
 
 def rope_metadata(
-    config: Mapping, file: Path, usual_theta: float = THETA, plain: tuple[str, ...] = ("default", "llama3")
+    config: Mapping, file: Path, usual_theta: float = THETA, plain: tuple[str, ...] = ("default",)
 ) -> dict[str, float | str | int]:
     """llama.cpp's keys, of which kinds in `plain` need none; raises mebp.Error, about the config.json `file`, for what
     llama.cpp would compute otherwise."""
@@ -68,11 +68,11 @@ def _attention_factor(factor: float, scale: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
-def read_rope(container: Container, name: str, context: int, is_scaled_at_all: bool, has_window: bool) -> dict:
+def read_rope(container: Container, name: str, context: int, is_scaled_at_all: bool, has_local: bool) -> dict:
     """rope_parameters of the keys of architecture `name`, as llama.cpp understands them; context: its length.
 
-    is_scaled_at_all: whether transformers scales its positions so. has_window: whether some of its layers have one,
-    where llama.cpp has YaRN's factor of the attention, too.
+    is_scaled_at_all: whether transformers scales its positions so. has_local: whether layers with a window have
+    positions of their own, where llama.cpp has YaRN's factor of the attention, too.
     """
     theta = container.real(f"{name}.rope.freq_base", 1.0)
     plain: dict[str, object] = {"rope_type": "default", "rope_theta": THETA if theta is None else theta}
@@ -93,7 +93,7 @@ def read_rope(container: Container, name: str, context: int, is_scaled_at_all: b
         if kind != "yarn" or not is_scaled:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g} without YaRN, which cannot be read "
                         f"here; {READ_ADVICE}")  # fmt: skip
-        if has_window:
+        if has_local:
             raise Error(f"{container.path}: '{attention_key}' is {attention:g}, and only 1 can be read in '{name}'; "
                         f"{READ_ADVICE}")  # fmt: skip
         plain["attention_factor"] = attention * _attention_factor(factor)

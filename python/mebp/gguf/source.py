@@ -17,7 +17,7 @@ from mebp.files import check_space
 from mebp.gguf import READ_ADVICE, ROPE_FACTORS
 from mebp.gguf.ahead import layers_ahead, say_left_out, without_ahead
 from mebp.gguf.architecture import Architecture
-from mebp.gguf.architectures import architecture_named
+from mebp.gguf.architectures import architecture_in
 from mebp.gguf.container import Container, read_container
 from mebp.gguf.metadata import ignored_window, model_config
 from mebp.gguf.shapes import check_tensors
@@ -60,9 +60,8 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
     kind = container.text("general.type") or "model"
     if kind != "model":
         raise Error(f"{file}: is not a model, for its general.type is {kind[:60]}; give the base model")
-    architecture = architecture_named(container.text("general.architecture", needed=True), f"{file}")
     model = without_ahead(container)
-    architecture = architecture.as_in(model)
+    architecture = architecture_in(model)
     ours = _names(model, architecture)
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         target.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 """A tokenizer as llama.cpp's keys, and back: tokenizer.json of byte-level BPE, and how text is cut before it."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,85 +10,152 @@ from mebp.errors import Error
 from mebp.exporter.template_files import FILE, FOLDER, read_templates, template_files
 from mebp.files import plain_file, read_json
 from mebp.gguf import lines, pieces
+from mebp.gguf.byte_rules import BYTES, PRE_TOKENIZERS, names_of, rule_called
 from mebp.gguf.container import Container
 from mebp.gguf.fields import check_tokenizer
+from mebp.words import listed, say
 
 _ADVICE = "write a folder for transformers (-o DIR), and convert that with llama.cpp's convert_hf_to_gguf.py"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5  # llama.cpp's types of tokens
 
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}  # ours and llama.cpp's
-
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_BARE_BYTES = {**_BYTES, "use_regex": False}
-_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?LETTERS+|\p{N}DIGITS| ?[^\s\p{L}MARKS\p{N}]+[\r\n]*|"
-          r"\s*[\r\n]+|\s+(?!\S)|\s+")  # fmt: skip
-
-
-def _split(digits: str, with_marks: bool = False) -> dict:
-    """with_marks: a word has accents that are characters of their own."""
-    letters, marks = (r"[\p{L}\p{M}]", r"\p{M}") if with_marks else (r"\p{L}", "")
-    pattern = {"Regex": _WORDS.replace("DIGITS", digits).replace("LETTERS", letters).replace("MARKS", marks)}
-    cut = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-    return {"type": "Sequence", "pretokenizers": [cut, _BARE_BYTES]}
-
-
-# By what llama.cpp calls each; it knows the same rules by these names.
-PRE_TOKENIZERS = {
-    "gpt-2": _BYTES,
-    "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTES]},
-    "qwen2": _split(""),
-    "llama-bpe": _split("{1,3}"),
-    "qwen35": _split("", with_marks=True),
-}
-# Other names of the same, by which files are converted.
-_SAME = {"lfm2": "llama-bpe"}
+_PLAIN_NORMALIZERS = (None, {"type": "NFC"}, {"type": "Sequence", "normalizers": []})
 
 # With these rules llama.cpp begins a text with its mark where a file does not say (src/llama-vocab.cpp).
 _BEGIN = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
           "tekken", "chameleon")  # fmt: skip
 # What llama.cpp takes for the special tokens of a SentencePiece vocabulary that names none.
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
-# These stay as they are where llama.cpp takes off the space behind a special token.
+# A model with one of these names has special tokens that take the spaces behind them, but for the others here.
+_STRIPPING = ("phi-3", "phi3")
 _BEFORE_SPACE = ("<unk>", "<s>", "<|endoftext|>")
 
 
-def vocabulary(folder: Path, vocabulary_size: int) -> dict[str, object]:
+def vocabulary(folder: Path, vocabulary_size: int, in_lines: bool = False) -> dict[str, object]:
     """llama.cpp's keys of the tokenizer in `folder`, without tokenizer.ggml. before them.
 
-    Raises mebp.Error where there is none, or one that llama.cpp would be told wrongly about.
+    in_lines: whether Gemma's BPE of characters is that of Gemma 4. Says on standard error what llama.cpp cuts otherwise
+    at times. Raises mebp.Error where there is no tokenizer, or one that llama.cpp would be told wrongly about.
     """
     file = folder / "tokenizer.json"
     if not plain_file(file).is_file():
         raise Error(f"{folder}: has no tokenizer.json, which a GGUF file needs; {_ADVICE}")
     tokenizer = read_json(file, "export and compile the model again")
     check_tokenizer(tokenizer, file)
-    model = tokenizer.get("model") or {}
-    pre = _pre_name(tokenizer.get("pre_tokenizer"))
-    plain = tokenizer.get("normalizer") in (None, {"type": "NFC"})
-    in_bytes = model.get("type") == "BPE" and not model.get("byte_fallback") and pre is not None and plain
-    in_lines = lines.is_in_lines(tokenizer)
-    if not in_bytes and not in_lines:
-        raise Error(f"{file}: is of a kind that cannot be written as GGUF here, for only byte-level BPE cut as by "
-                    f"{', '.join(PRE_TOKENIZERS)} can, and Gemma's; {_ADVICE}")  # fmt: skip
-    added = {entry["id"]: entry for entry in tokenizer.get("added_tokens", [])}
+    model, added = tokenizer.get("model") or {}, {entry["id"]: entry for entry in tokenizer.get("added_tokens", [])}
+    _check_kind(tokenizer, file)
     largest = max([*model["vocab"].values(), *added])
     if largest >= vocabulary_size:
         raise Error(f"{file}: has token {largest}, and the model has {vocabulary_size}; export the model again")
-    tokens = [f"[PAD{number}]" for number in range(vocabulary_size)]
+    tokens = [*map(pieces.padding, range(vocabulary_size))]
     kinds = [_UNUSED] * vocabulary_size
     for token, number in model["vocab"].items():
         tokens[number], kinds[number] = token, _NORMAL
     for number, entry in added.items():
         tokens[number], kinds[number] = entry["content"], _CONTROL if entry.get("special") else _USER_DEFINED
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    numbers = {token: number for number, token in enumerate(tokens)}
-    if in_lines:
-        lines.check_file(model, [*model["vocab"]], [entry["content"] for entry in added.values()], file, _ADVICE)
-        kinds = [lines.kind_of(token, kind, _CONTROL, _USER_DEFINED) for token, kind in zip(tokens, kinds, strict=True)]
-    rule = {"model": lines.MODEL, "add_space_prefix": False} if in_lines else {"model": "gpt2", "pre": pre}
-    return {**rule, "tokens": tokens, "token_type": kinds, "merges": merges,
-            "add_bos_token": _begins_with_special(tokenizer.get("post_processor")),
-            **_special(folder, numbers)}  # fmt: skip
+    rule, kinds = _rule_of(folder, tokenizer, tokens, kinds, in_lines)
+    around = tokenizer.get("post_processor")
+    ends = {"add_eos_token": True} if _has_special(around, -1) else {}
+    _say_spaces(file, tokenizer)
+    return {**rule, "tokens": tokens, "token_type": kinds, **({} if "scores" in rule else {"merges": merges}),
+            "add_bos_token": _has_special(around, 0), **ends,
+            **_special(folder, {token: number for number, token in enumerate(tokens)})}  # fmt: skip
+
+
+def _check_kind(tokenizer: Mapping, file: Path) -> None:
+    """Raises mebp.Error for a tokenizer that is of no kind that can be written."""
+    model = tokenizer.get("model") or {}
+    if _names(tokenizer) or pieces.spaces_of(tokenizer) or lines.is_in_lines(tokenizer):
+        return
+    if _is_in_bytes(tokenizer) and names_of(tokenizer.get("pre_tokenizer")):
+        is_whole = str(bool(model.get("ignore_merges"))).lower()
+        raise Error(f"{file}: has ignore_merges {is_whole}, which llama.cpp does not compute where text is cut so; "
+                    f"{_ADVICE}")  # fmt: skip
+    raise Error(f"{file}: is of a kind that cannot be written as GGUF here; these can: SentencePiece's BPE, and "
+                f"byte-level BPE that cuts text by llama.cpp's {listed(PRE_TOKENIZERS)}; {_ADVICE}")  # fmt: skip
+
+
+def _is_in_bytes(tokenizer: Mapping) -> bool:
+    model = tokenizer.get("model") or {}
+    is_plain = tokenizer.get("normalizer") in _PLAIN_NORMALIZERS
+    return model.get("type") == "BPE" and not model.get("byte_fallback") and is_plain
+
+
+def _names(tokenizer: Mapping) -> list[str]:
+    """llama.cpp's of how a byte-level tokenizer.json cuts text, and does with merges what it does."""
+    is_whole = bool((tokenizer.get("model") or {}).get("ignore_merges"))
+    found = names_of(tokenizer.get("pre_tokenizer")) if _is_in_bytes(tokenizer) else []
+    return [name for name in found if PRE_TOKENIZERS[name].ignores_merges == is_whole]
+
+
+def _rule_of(
+    folder: Path, tokenizer: Mapping, tokens: list[str], kinds: list[int], in_lines: bool
+) -> tuple[dict[str, object], list[int]]:
+    """The keys that say how a text is cut, and the tokens' types."""
+    file, model = folder / "tokenizer.json", tokenizer["model"]
+    if names := _names(tokenizer):
+        if PRE_TOKENIZERS[names[0]].differs:
+            say(f"warning: {file}: llama.cpp's rule '{names[0]}' cuts words with accents of their own, or with capital "
+                "letters beyond A to Z, otherwise than transformers", error=True)  # fmt: skip
+        return {"model": "gpt2", "pre": names[0]}, kinds
+    spaces = pieces.spaces_of(tokenizer)
+    can_be_in_lines = lines.is_in_lines(tokenizer)
+    if spaces and not (in_lines and can_be_in_lines):
+        typed = [pieces.kind_of(token, kind, model.get("unk_token")) for token, kind in zip(tokens, kinds, strict=True)]
+        try:
+            scores = pieces.scores(model["vocab"], lines.pairs(model["merges"]), typed, f"{file}", _ADVICE)
+        except Error:
+            if not can_be_in_lines:
+                raise
+        else:
+            prefixed = _adds_space(folder, spaces)
+            return {"model": pieces.MODEL, "scores": scores, "add_space_prefix": prefixed}, typed
+    added = [entry["content"] for entry in tokenizer.get("added_tokens", [])]
+    lines.check(list(model["vocab"]), lines.pairs(model["merges"]), added, f"{file}", _ADVICE)
+    kinds = [lines.kind_of(token, kind, _CONTROL, _USER_DEFINED) for token, kind in zip(tokens, kinds, strict=True)]
+    return {"model": lines.MODEL, "add_space_prefix": False}, kinds
+
+
+def _adds_space(folder: Path, spaces: str) -> bool:
+    """Whether llama.cpp puts a space before each piece of a text between special tokens."""
+    if spaces in (pieces.EACH, pieces.NONE):
+        return spaces == pieces.EACH
+    # The texts of a chat begin with a special token, before which transformers puts none.
+    adds = spaces == pieces.EACH_WITHOUT or not chat_templates(folder)
+    rule = ("a piece of text that begins with none" if spaces == pieces.EACH_WITHOUT else
+            "the first word of a text that begins with no special token")  # fmt: skip
+    say(f"warning: {folder / 'tokenizer.json'}: transformers puts a space before {rule} alone, and llama.cpp "
+        f"{'before each between special tokens' if adds else 'before none'}", error=True)  # fmt: skip
+    return adds
+
+
+def _say_spaces(file: Path, tokenizer: Mapping) -> None:
+    """Of added tokens that take the spaces beside them."""
+    added = tokenizer.get("added_tokens", [])
+    found = [entry["content"] for entry in added if entry.get("lstrip") or entry.get("rstrip")]
+    if found and not strips(tokenizer):
+        shown = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        say(f"warning: {file}: transformers takes off the spaces beside {shown}, and llama.cpp does not", error=True)
+
+
+def strips(tokenizer: Mapping) -> bool:
+    """Whether its added tokens take the spaces behind them as llama.cpp has it in Phi-3."""
+    added = tokenizer.get("added_tokens", [])
+    known = {entry["content"] for entry in added}
+    return known.issuperset(("</s>", *_BEFORE_SPACE)) and all(
+        not entry.get("lstrip") and bool(entry.get("rstrip")) == (entry["content"] not in _BEFORE_SPACE)
+        for entry in added
+    )
+
+
+def title_for(folder: Path, title: str) -> str:
+    """The name of a model, by which llama.cpp knows a Phi-3: no other may have one that says it."""
+    file = folder / "tokenizer.json"
+    is_stripping = file.is_file() and strips(read_json(plain_file(file), "export and compile the model again"))
+    if is_stripping:
+        return title if any(name in title.lower() for name in _STRIPPING) else f"{title} (Phi-3)"
+    return re.sub(r"(?i)(phi)-?(?=3)", r"\1 ", title)
 
 
 def chat_templates(folder: Path) -> dict[str, str]:
@@ -99,7 +167,7 @@ def chat_templates(folder: Path) -> dict[str, str]:
 
 def is_pieces(container: Container) -> bool:
     """Whether the vocabulary is SentencePiece's."""
-    return container.text("tokenizer.ggml.model") == "llama"
+    return container.text("tokenizer.ggml.model") == pieces.MODEL
 
 
 def _is_in_lines(container: Container) -> bool:
@@ -110,7 +178,7 @@ def can_restore(container: Container) -> bool:
     """Whether `write_tokenizer` knows the file's rules."""
     if is_pieces(container) or _is_in_lines(container):
         return True
-    return container.text("tokenizer.ggml.model") == "gpt2" and _rule(container) in PRE_TOKENIZERS
+    return container.text("tokenizer.ggml.model") == "gpt2" and rule_called(_pre(container)) is not None
 
 
 def special_id(container: Container, name: str, most: int) -> int | None:
@@ -178,30 +246,31 @@ def _tokens(container: Container) -> tuple[list[str], list[int]]:
     return tokens, kinds
 
 
-def _rule(container: Container) -> str:
-    """By which a text is cut, as PRE_TOKENIZERS has it."""
-    pre = container.text("tokenizer.ggml.pre") or ""
-    return _SAME.get(pre, pre)
+def _pre(container: Container) -> str:
+    """What a file calls the rule by which a text is cut."""
+    return container.text("tokenizer.ggml.pre") or ""
 
 
 def _added(container: Container, tokens: list[str], kinds: list[int]) -> list[dict]:
     """The tokens that are looked for before a text is cut."""
-    strips = any(name in (container.text("general.name") or "").lower() for name in ("phi-3", "phi3"))
+    is_stripping = any(name in (container.text("general.name") or "").lower() for name in _STRIPPING)
     return [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "normalized": False,
-         "rstrip": strips and token not in _BEFORE_SPACE, "special": kind != _USER_DEFINED}
+         "rstrip": is_stripping and token not in _BEFORE_SPACE, "special": kind != _USER_DEFINED}
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
         if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
     ]  # fmt: skip
 
 
 def _byte_rules(container: Container, tokens: list[str], kinds: list[int]) -> dict[str, object]:
-    pre = _rule(container)
+    pre = _pre(container)
+    rule = rule_called(pre)
+    assert rule is not None  # can_restore
     return {
-        "normalizer": {"type": "NFC"} if pre in ("qwen2", "qwen35") else None,
-        "pre_tokenizer": PRE_TOKENIZERS[pre],
-        "decoder": _BYTES,
-        "model": {"type": "BPE", "ignore_merges": pre == "llama-bpe",
+        "normalizer": {"type": "NFC"} if rule.composed and pre in PRE_TOKENIZERS else None,
+        "pre_tokenizer": rule.pre_tokenizer,
+        "decoder": BYTES,
+        "model": {"type": "BPE", "ignore_merges": rule.ignores_merges,
                   "vocab": {token: number for number, token in enumerate(tokens) if kinds[number] != _UNUSED},
                   "merges": container.texts("tokenizer.ggml.merges") or []},
     }  # fmt: skip
@@ -237,27 +306,13 @@ def _template(tokens: list[str], begins: int | None, ends: int | None) -> dict |
     return {"type": "TemplateProcessing", **rows, "special_tokens": special}
 
 
-def _begins_with_special(found: object) -> bool:
-    """Whether a post-processor puts a token before the text."""
+def _has_special(found: object, place: int) -> bool:
+    """Whether a post-processor puts a token before the text (place 0) or behind it (-1)."""
     if not isinstance(found, Mapping):
         return False
     if found.get("type") == "Sequence":
-        return any(map(_begins_with_special, found.get("processors", [])))
-    return found.get("type") == "TemplateProcessing" and "SpecialToken" in (found.get("single") or [{}])[0]
-
-
-def _pre_name(found: object) -> str | None:
-    return next((name for name, rule in PRE_TOKENIZERS.items() if _rules(rule) == _rules(found)), None)
-
-
-def _rules(found: object) -> list:
-    """Without what changes no token."""
-    if not isinstance(found, Mapping):
-        return [found]
-    if found.get("type") == "Sequence":
-        return [rule for each in found.get("pretokenizers", []) for rule in _rules(each)]
-    ignored = ("trim_offsets", "invert") if found.get("type") in ("ByteLevel", "Split") else ()
-    return [{key: value for key, value in found.items() if key not in ignored}]
+        return any(_has_special(each, place) for each in found.get("processors", []))
+    return found.get("type") == "TemplateProcessing" and "SpecialToken" in (found.get("single") or [{}])[place]
 
 
 def _settings(folder: Path) -> dict:
