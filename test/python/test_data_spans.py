@@ -46,7 +46,7 @@ THOUGHTS = [turn | ({"reasoning_content": "Hm."} if turn["role"] == "assistant" 
         (THINKING, TWICE, ["Me.<|end|>", "So.<|end|>"]),
         (THINKING, TOOLS, ["call<|end|>", "Me.<|end|>", "So.<|end|>"]),
         (THINKING, TOOLS[:4], ["call<|end|>", "Me.<|end|>"]),
-        (THINKING, THOUGHTS, ["Me.<|end|>", "<think>\nHm.\n</think>\n\nSo.<|end|>"]),
+        (THINKING, THOUGHTS, ["Me.<|end|>", "Hm.\n</think>\n\nSo.<|end|>"]),  # behind what the prompt has opened
     ],
 )
 def test_every_answer_counts(tmp_path, template, turns, answers):

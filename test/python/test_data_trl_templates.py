@@ -10,37 +10,17 @@ import re
 import numpy as np
 import pytest
 from jinja2 import TemplateError
-from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
-from mebp.data import load_dataset
+from mebp.data import Row, load_dataset
 from mebp.data.chat_template import ChatTemplate
+from mebp.data.counting import Counting
+from mebp.data.sources import Source
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
-from support import judges
-from support.textmodel import byte_tokenizer
+from support.trl_templates import BEGIN, ENDS, FOLDER, marked_tokenizer
 
-FOLDER = judges.FOLDER / "trl" / "chat_templates"
 NAMES = sorted(file.name.removesuffix("_training.jinja") for file in FOLDER.glob("*_training.jinja"))
-
-MARK = re.compile(
-    r"<[|｜][^<>\s]{1,40}[|｜]>|\[gMASK\]|<sop>|</?(?:think|tool_call|tool_response)>|<(?:start|end)_of_turn>"
-    r"|<\|?(?:turn|channel|tool_call|tool_response)\|?>|<\|\"\|>"
-)
-BEGIN = "<bos>"
-ENDS = {
-    "cohere": "<|END_OF_TURN_TOKEN|>",
-    "deepseek": "<｜end▁of▁sentence｜>",
-    "diffusion": "<turn|>",
-    "gemma": "<end_of_turn>",
-    "glm": "<|endoftext|>",
-    "gptoss": "<|return|>",
-    "idefics": "<end_of_utterance>",
-    "llama": "<|eot_id|>",
-    "llava": "</s>",
-    "muse": "<|eot|>",
-    "phi": "<|endoftext|>",
-}
 
 
 def user(text: str) -> dict:
@@ -52,7 +32,7 @@ def answer(text: str, **keys: object) -> dict:
 
 
 CALLS = [{"type": "function", "id": "call00001", "function": {"name": "look", "arguments": {"x": "1"}}}]
-RESULT = {"role": "tool", "content": "42", "name": "look", "tool_call_id": "call00001"}
+RESULT = {"role": "tool", "content": "13", "name": "look", "tool_call_id": "call00001"}
 PARAMETERS = {"type": "object", "properties": {"x": {"type": "string", "description": "what"}}, "required": ["x"]}
 TOOLS = [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": PARAMETERS}}]
 LAST = [user("Who?"), answer("Me.")]
@@ -75,8 +55,11 @@ SAMPLES = {
 }  # fmt: skip
 
 # What TRL learns beside what mebp does: what is behind the end mark (a line break, or llava_next's space), the
-# assistant's header, an empty thought.
-LINE, HEADER, THOUGHT = "line", "header", "thought"
+# assistant's header, an empty thought, and the opened one with which the prompt ends.
+LINE, HEADER, THOUGHT, PROMPT = "line", "header", "thought", "prompt"
+OPENING = ("nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra", "qwen3_5_think",
+           "qwen3_6", "qwen3_8")  # fmt: skip
+OPENED = "<think>\n"
 HEADERS = {
     "deepseek_r1_distill": ("<｜Assistant｜>", "<｜tool▁outputs▁end｜>"),
     "deepseekv3": ("<｜Assistant｜>",),
@@ -97,10 +80,10 @@ DIFFERENCES = {
     "lfm2": {LINE},
     "llava_next": {LINE},
     "muse_glimmer": {HEADER},
-    "nemotron_3_5_lightning": {LINE, THOUGHT},
-    "nemotron_3_nano": {LINE, THOUGHT},
-    "nemotron_3_super": {LINE, THOUGHT},
-    "nemotron_3_ultra": {LINE, THOUGHT},
+    "nemotron_3_5_lightning": {LINE, THOUGHT, PROMPT},
+    "nemotron_3_nano": {LINE, THOUGHT, PROMPT},
+    "nemotron_3_super": {LINE, THOUGHT, PROMPT},
+    "nemotron_3_ultra": {LINE, THOUGHT, PROMPT},
     "phi3": {LINE},
     "phi3_5": {LINE},
     "qwen2_5": {HEADER, LINE},
@@ -109,7 +92,7 @@ DIFFERENCES = {
     "qwen3_5_nothink": {LINE, THOUGHT},
     "qwen3_5_think": {LINE, THOUGHT},
     "qwen3_6": {LINE, THOUGHT},
-    "qwen3_8": {LINE, THOUGHT},
+    "qwen3_8": {LINE, THOUGHT, PROMPT},
     "qwen3_instruct_2507": {LINE},
     "qwen3_vl": {LINE},
 }
@@ -121,7 +104,7 @@ XML_CALL = "<tool_call>\n<function=look>\n<parameter=x>\n1\n</parameter>\n</func
 ELSEWHERE = {
     **{(name, sample): ["Me.<|im_end|>", "So.<|im_end|>"] for name in THINKING for sample in ("several", "system")},
     **{
-        (name, sample): ["Me.<|im_end|>", "<think>\nOh.\n</think>\n\nSo.<|im_end|>"]
+        (name, sample): ["Me.<|im_end|>", f"{'' if name in OPENING else OPENED}Oh.\n</think>\n\nSo.<|im_end|>"]
         for name in THINKING
         for sample in ("thoughts", "thoughts in the text")
     },
@@ -140,13 +123,7 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def backend():
-    """A token for each byte, and one for each mark of any template."""
-    if not NAMES:
-        judges.missing("TRL's templates are not there")
-    texts = {BEGIN, *ENDS.values()}.union(*(MARK.findall(file.read_text()) for file in FOLDER.glob("*.jinja")))
-    found = byte_tokenizer()
-    found.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in sorted(texts)])
-    return found
+    return marked_tokenizer()
 
 
 def runs(backend, ids: list[int], counted: list[bool]) -> list[str]:
@@ -167,23 +144,33 @@ def without_differences(run: str, name: str, seen: set[str]) -> str:
     if empty:
         seen.add(THOUGHT)
         run = run[empty.end() :]
+    elif name in OPENING and run.startswith(OPENED):
+        seen.add(PROMPT)
+        run = run.removeprefix(OPENED)
     ended = run.removesuffix(" " if name == "llava_next" else "\n")
     if ended != run:
         seen.add(LINE)
     return ended
 
 
+def end_of(name: str) -> str:
+    return next((text for prefix, text in ENDS.items() if name.startswith(prefix)), "<|im_end|>")
+
+
+def tokenizer_of(backend, folder, name: str) -> Tokenizer:
+    (folder / "tokenizer").mkdir()
+    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
+    settings = {"eos_token": end_of(name), "bos_token": BEGIN}
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer" / "chat_template.jinja").write_text((FOLDER / f"{name}.jinja").read_text())
+    return Tokenizer(folder)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_counts(backend, tmp_path, name):
-    end = next((text for prefix, text in ENDS.items() if name.startswith(prefix)), "<|im_end|>")
-    folder, data = tmp_path / "tokenizer", tmp_path / "data.jsonl"
-    folder.mkdir()
-    backend.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": end, "bos_token": BEGIN}))
+    data, tokenizer = tmp_path / "data.jsonl", tokenizer_of(backend, tmp_path, name)
     original, variant = ((FOLDER / f"{name}{kind}.jinja").read_text() for kind in ("", "_training"))
-    (folder / "chat_template.jinja").write_text(original)
-    reference = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end, bos_token=BEGIN)
-    tokenizer = Tokenizer(tmp_path)
+    reference = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end_of(name), bos_token=BEGIN)
 
     expected, refused = {}, {}
     for what, sample in SAMPLES.items():
@@ -213,6 +200,66 @@ def test_what_counts(backend, tmp_path, name):
         learned = runs(backend, found, theirs["assistant_masks"])
         assert counts == [without_differences(run, name, seen) for run in learned], what
     assert seen == DIFFERENCES.get(name, set())
+
+
+def rendered(template: ChatTemplate, messages: list[dict], prompt: bool = False) -> str | None:
+    try:
+        return template.render(messages, add_generation_prompt=prompt, tools=TOOLS if CALLING in messages else None)
+    except Error:
+        return None
+
+
+CALLING = SAMPLES["tools"]["messages"][1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_counts_by_option(backend, tmp_path, name):
+    """What each --loss-on and --empty-thoughts has in common with the default, whatever the template."""
+    tokenizer = tokenizer_of(backend, tmp_path, name)
+    template = ChatTemplate(tokenizer)
+    line = "\n" if name == "glm4moe" else ""  # which is no part of the header there
+    empty = re.compile(rf"{line}<think>\s*</think>\s*")
+    samples = [each for each in SAMPLES.values() if rendered(template, each["messages"]) is not None]
+
+    def load(given: list[dict], on: str | None = None, thoughts: str | None = None) -> list[Row]:
+        path = tmp_path / "data.jsonl"
+        path.write_text("".join(json.dumps(each) + "\n" for each in given))
+        counting = Counting.read(on, turn_weights=False, empty_thoughts=thoughts)
+        return list(load_dataset(Source.of(path, counting=counting), tokenizer, 3000).rows)
+
+    def counts(row: Row) -> list[str]:
+        return runs(backend, row.ids.tolist(), (row.labels >= 0).tolist())
+
+    def texts(rows: list[Row]) -> list[tuple[str, list[str]]]:
+        return [(backend.decode(row.ids, skip_special_tokens=False), counts(row)) for row in rows]
+
+    usual = load(samples)
+    assert texts(load(samples, "last")) == [(text, counted[-1:]) for text, counted in texts(usual)]
+    assert not any("13" in run for row in usual for run in counts(row))  # which a tool has given
+
+    begun = [
+        {**each, "messages": each["messages"][: index + 1]}
+        for each in samples
+        for index, turn in enumerate(each["messages"])
+        if turn["role"] == "assistant"
+    ]
+    assert texts(load(samples, "turns")) == texts(load(begun, "last"))
+
+    learned = texts(load(samples, "all", "learn"))
+    assert learned == [(text, [text]) for text, _ in texts(usual)]
+    for text, counted in texts(load(samples, "all")):
+        assert "".join(counted) == empty.sub("", text)
+
+    for (text, counted), (same, learned) in zip(texts(usual), texts(load(samples, None, "learn")), strict=True):
+        assert text == same
+        # What is left of a thought that the prompt opens.
+        assert [empty.sub("", OPENED * run.startswith("\n</think>") + run) for run in learned] == counted
+
+    for each, row in zip(samples, usual, strict=True):
+        prompt = rendered(template, each["messages"][:-1], prompt=True)
+        if prompt is not None and texts([row])[0][0].startswith(prompt):
+            begins = np.flatnonzero(np.diff((row.labels >= 0).astype(int)) == 1) + 1
+            assert begins[-1] >= len(tokenizer.encode(prompt))
 
 
 def in_parts(messages: list[dict]) -> list[dict]:

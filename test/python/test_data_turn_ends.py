@@ -180,7 +180,7 @@ THINKING = [*ASKED, {"role": "assistant", "content": "<think>\nHm.\n</think>\nMe
         (LEFT_OUT, TWICE, "Me.<|im_end|>So.<|im_end|>"),
         (LEFT_OUT, THINKING, "\nMe.<|im_end|>"),
         (WITH_EMPTY, TWICE, "Me.<|im_end|>So.<|im_end|>"),
-        (WITH_EMPTY, THINKING, "<think>\nHm.\n</think>\nMe.<|im_end|>"),
+        (WITH_EMPTY, THINKING, "Hm.\n</think>\nMe.<|im_end|>"),
         (CLOSED, ANSWERED, "Me.<|im_end|>"),
         (CLOSED.replace("<think>", "<|START_THINKING|>").replace("</think>", "<|END_THINKING|>"), ANSWERED,
          "Me.<|im_end|>"),

@@ -64,6 +64,42 @@ def score_error(rewards, samples):
     return str(error.value)
 
 
+def thinking():
+    (first, *_) = batch(answer=["4", "5"])
+    told = Sampled(first.prompt, "4", first.ids, apart=("Two.", "4"))
+    return [Sampled(first.prompt, "<think>\nTwo and two.\n</think>\n\n4", first.ids), first, told]
+
+
+def test_a_function_sees_thought_and_answer_apart(functions):
+    rewards = functions(
+        """
+def reward(completion_thoughts, completion_answers, answer):
+    assert completion_thoughts == ["Two and two.", None, "Two."]
+    return [float(mine == true) for mine, true in zip(completion_answers, answer)]
+"""
+    )
+    rewards.check_columns(["answer"])
+    assert rewards.score(thinking()).rewards.tolist() == [[1.0], [1.0], [1.0]]
+
+
+def test_an_answer_of_the_data_is_still_the_data_s(functions):
+    rewards = functions("def reward(completions, answer):\n    return [0.0 for each in answer]")
+    with pytest.raises(Error, match=r'reward reward: needs a column "answer", and the data has none; add it'):
+        rewards.check_columns([])
+
+
+def test_a_command_reads_thought_and_answer_apart():
+    reward = load_rewards(
+        [
+            command("""
+for row in rows:
+    print(len(row["completion_thought"] or "") if row["completion_answer"] == row["answer"] else "null")
+""")
+        ]
+    )
+    assert reward.score(thinking()).rewards.tolist() == [[12.0], [0.0], [4.0]]
+
+
 def test_a_function_is_called_as_trl_calls_it(functions):
     rewards = functions(
         """
@@ -156,7 +192,7 @@ def test_several_rewards_are_side_by_side(functions):
 def test_a_command_reads_and_writes_lines(tmp_path):
     source = (
         "assert rows[1] == {'prompt': '2+2=', 'completion': 'four', 'completion_ids': [102, 111, 117, 114],"
-        " 'answer': 4}\n"
+        " 'completion_thought': None, 'completion_answer': 'four', 'answer': 4}\n"
         "for row in rows:\n"
         "    length = len(row['completion'])\n"
         "    print(json.dumps({'reward': length, 'length': length, 'note': 'a word'}) if length else 'null')\n"

@@ -21,12 +21,20 @@ _PROBE = "A question that no template has."
 class ChatTemplate:
     """Renders conversations by the templates that belong to a tokenizer, in a process with limits."""
 
-    def __init__(self, tokenizer: Tokenizer, now: datetime | None = None) -> None:
-        """`now` is the time for a template that writes the date; by default, the time of rendering.
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        now: datetime | None = None,
+        source: str | None = None,
+        variables: Mapping[str, object] | None = None,
+    ) -> None:
+        """`now` is the time for a template that writes the date; by default, the time of rendering. `source` is a
+        template in place of the tokenizer's own. `variables` are what it knows besides, such as enable_thinking.
 
         Raises mebp.Error where the tokenizer has no chat template or one that is not Jinja.
         """
-        self._process = TemplateProcess(_find_sources(tokenizer), tokenizer.named_special_tokens, now)
+        sources = _find_sources(tokenizer) if source is None else {DEFAULT: source}
+        self._process = TemplateProcess(sources, {**tokenizer.named_special_tokens, **(variables or {})}, now)
         what = f"{tokenizer.folder}: the chat template cannot be read"
         with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):
             self._marks = self._process.prepare()

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations as rows of tokens in which the assistant's turns count."""
+"""Conversations as rows of tokens in which the assistant's turns count, or what --loss-on says."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import compress, repeat
 
 import numpy as np
 
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.chat_template import ChatTemplate, accepted, blamed_on
+from mebp.data.counting import ALL, AS_USUAL, LAST, TURNS, Counting
 from mebp.data.dataset import Row
 from mebp.data.forms import Conversation
 from mebp.data.spans import Between, Span, answers_of, look_between, spans_by_signs, with_signs
 from mebp.data.template_process import Answer, Asked, Part
-from mebp.data.thoughts import EMPTY_THOUGHT
+from mebp.data.thoughts import begin_of_answer, end_of_empty_thought
 from mebp.data.turn_ends import TurnEnds
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
@@ -30,18 +31,33 @@ class Turns:
     spans: Sequence[Span]
     marked: bool  # by the template itself, token for token
     complete: bool  # False where only the last of the assistant's turns could be found
+    weights: Sequence[float] | None = None  # of what is in the spans; None: 1
+    outside: float = 0.0  # of all else
 
 
-def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
+def counted_samples(sample: Conversation, on: str) -> Iterator[Conversation]:
+    """The samples that --loss-on makes of one; in each, what does not count is masked. None where nothing counts."""
+    answers = answers_of(sample)
+    if on == LAST and answers[-1] not in sample.masked:
+        yield replace(sample, masked=sample.masked.union(answers[:-1]))
+    elif on == TURNS:
+        for count, index in enumerate(answers):
+            if index not in sample.masked:
+                yield replace(sample, messages=sample.messages[: index + 1], masked=frozenset(answers[:count]))
+    elif on not in (LAST, TURNS):
+        yield sample
+
+
+def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds, counting: Counting = AS_USUAL) -> Row:
     """The whole conversation; the assistant's turns count, each with the token that ends it."""
     tokens, offsets = tokenizer.encode_with_offsets(turns.text)
     ids = np.asarray(tokens, dtype=np.int32)
-    labels = np.full_like(ids, IGNORED_LABEL)
+    weights = np.full(len(ids), turns.outside, np.float32)
     starts, stops = np.asarray(offsets, dtype=np.int32).reshape(-1, 2).T
     special = ends.are_closing(ids)
-    for start, end in turns.spans:
-        empty = EMPTY_THOUGHT.match(turns.text, start, end)
-        start = empty.end() if empty else start
+    for (begin, end), weight in zip(turns.spans, turns.weights or repeat(1.0), strict=False):
+        empty = None if counting.learns_empty_thoughts else end_of_empty_thought(turns.text, begin, end)
+        start = begin if turns.outside else empty or begin_of_answer(turns.text, begin, end, ends.thought)
         # A special token that takes in the space after it ends the header; any other that reaches in is the answer's.
         inside = np.flatnonzero(
             (starts < end) & (np.maximum(stops, starts + 1) > start) & ~(special & (starts < start))
@@ -55,12 +71,18 @@ def conversation_row(turns: Turns, tokenizer: Tokenizer, ends: TurnEnds) -> Row:
             last += 1
         elif not turns.marked and closed:
             last = closing  # a line break after the end of a turn is not said by the assistant
-        labels[first : last + 1] = ids[first : last + 1]
-    return Row(ids, labels)
+        weights[first : last + 1] = weight
+        if turns.outside and empty:
+            weights[(starts >= begin) & (starts < empty) & (stops <= empty)] = 0
+    labels = np.where(weights > 0, ids, np.int32(IGNORED_LABEL))
+    return Row(ids, labels, weights=weights if counting.weighs else None)
 
 
-def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: TurnEnds) -> Iterator[Turns]:
-    """Renders conversations and finds in the text of each the assistant's turns that are to be learned.
+def find_turns(
+    samples: Sequence[Conversation], template: ChatTemplate, ends: TurnEnds, on: str = AS_USUAL.on
+) -> Iterator[Turns]:
+    """Renders conversations and finds in the text of each the assistant's turns that are to be learned; where all
+    counts (--loss-on), those that are not to be, and what else is found.
 
     By the template's own marks; else by rendering the conversation up to each turn, or with signs in the turns of
     others (spans.py). Where that fails, the last answer alone is sure.
@@ -69,7 +91,8 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
     """
     asked = (Asked(sample.messages, sample.tools, _parts(sample, template.marks(sample.tools))) for sample in samples)
     rendered = template.render_all(asked)
-    found = [_first_look(sample, rendered, template, ends) for sample in samples]
+    samples = [replace(sample, masked=_own_marks(sample)) for sample in samples] if on == ALL else samples
+    found = [_first_look(sample, rendered, template, ends, on) for sample in samples]
     rewritten = [sample for sample, each in zip(samples, found, strict=True) if not each.marked and None in each.spans]
     signed = template.render_all(map(with_signs, rewritten))
     for sample, each in zip(samples, found, strict=True):
@@ -80,22 +103,22 @@ def find_turns(samples: Sequence[Conversation], template: ChatTemplate, ends: Tu
         if None in spans:
             with blamed_on(sample.where):
                 spans = spans_by_signs(sample, each, next(signed), ends)
-        yield _with_ends(_learned_turns(sample, each.text, spans), sample, ends)
+        yield _with_ends((_all_turns if on == ALL else _learned_turns)(sample, each.text, spans), sample, ends)
 
 
 def _first_look(
-    sample: Conversation, rendered: Iterator[list[Answer]], template: ChatTemplate, ends: TurnEnds
+    sample: Conversation, rendered: Iterator[list[Answer]], template: ChatTemplate, ends: TurnEnds, on: str
 ) -> Turns | Between:
     with blamed_on(sample.where):
         text, *others = next(rendered)
         text = accepted(text)
         if template.marks(sample.tools):
             marked = _find_marks(text, accepted(others[0]))
-            learned = _learned(sample)
+            weights = _weights(sample)
             # Marks within a turn do not say whose they are, but where there is one for each.
-            if marked and (all(learned) or len(marked) == len(learned)):
-                kept = marked if all(learned) else list(compress(marked, learned))
-                return Turns(text, kept, marked=True, complete=True)
+            if marked and (len(set(weights)) == 1 or len(marked) == len(weights)):
+                weights = weights[:1] * len(marked) if len(set(weights)) == 1 else weights
+                return _counted(sample, text, marked, weights, on, marked=True)
             _, *others = next(template.render_all([Asked(sample.messages, sample.tools, _parts(sample, False))]))
     return look_between(answers_of(sample), text, others, len(sample.messages), ends.thought)
 
@@ -142,9 +165,26 @@ def _parts(sample: Conversation, marks: bool) -> list[Part]:
     return parts
 
 
-def _learned(sample: Conversation) -> list[bool]:
-    """Of each answer."""
-    return [index not in sample.masked for index in answers_of(sample)]
+def _weights(sample: Conversation) -> list[float]:
+    """Of each answer; 0 of one that is not learned."""
+    return [
+        0.0 if index in sample.masked else sample.weight * sample.weights.get(index, 1.0)
+        for index in answers_of(sample)
+    ]
+
+
+def _own_marks(sample: Conversation) -> frozenset[int]:
+    """What is masked by marks of turns, and not by the sample's form."""
+    return frozenset(index for index in sample.masked if index >= sample.prompted)
+
+
+def _counted(
+    sample: Conversation, text: str, spans: Sequence[Span], weights: Sequence[float], on: str, marked: bool
+) -> Turns:
+    """These spans with these weights; but where all counts, those alone that do."""
+    outside = sample.weight if on == ALL else 0.0
+    kept = [True] * len(spans) if outside else weights
+    return Turns(text, list(compress(spans, kept)), marked, True, list(compress(weights, kept)), outside)
 
 
 def _find_marks(text: str, marked: str) -> list[Span]:
@@ -166,8 +206,22 @@ def _learned_turns(sample: Conversation, text: str, spans: Sequence[Span | None]
             f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the assistant's "
             'turns; mark them in the template with {% generation %}, or give "prompt" and "completion"'
         )
-    learned = _learned(sample)
-    found = list(compress(spans, learned))
-    if None in found:
-        return Turns(text, spans[-1:] if learned[-1] else [], marked=False, complete=False)
-    return Turns(text, found, marked=False, complete=True)
+    weights = _weights(sample)
+    if None in compress(spans, weights):
+        last = weights[-1:] if weights[-1] else []
+        return Turns(text, spans[-1:] if last else [], False, False, last)
+    return _counted(sample, text, spans, weights, AS_USUAL.on, marked=False)
+
+
+def _all_turns(sample: Conversation, text: str, spans: Sequence[Span | None]) -> Turns:
+    weights = _weights(sample)
+    hidden = [weight for span, weight in zip(spans, weights, strict=True) if span is None]
+    if any(weight != sample.weight for weight in hidden):
+        raise Error(
+            f"{sample.where}: the chat template rewrites the conversation, so mebp cannot find the turn that counts "
+            "otherwise than the rest; mark the assistant's turns in the template with {% generation %}, or leave its "
+            "weight out"
+        )
+    there = [span is not None for span in spans]
+    found = list(compress(spans, there))
+    return _counted(sample, text, found, list(compress(weights, there)), ALL, marked=False)

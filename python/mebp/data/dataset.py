@@ -18,12 +18,14 @@ class Row:
 
     starts: int32 [length], of each token the position where its sample starts; None: the row is one sample.
     shift: how far before its label a token is predicted: 1, or 0 of encoders.
+    weights: float32 [length], what each label is multiplied by, 0 where none counts; None: 1.
     """
 
     ids: np.ndarray
     labels: np.ndarray
     starts: np.ndarray | None = None
     shift: int = 1
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -50,8 +52,9 @@ class Totals:
             digest.update(len(row).to_bytes(4, "little"))
             digest.update(row.ids.tobytes())
             digest.update(row.labels.tobytes())
-            if row.starts is not None:
-                digest.update(row.starts.tobytes())
+            for more in (row.starts, row.weights):
+                if more is not None:
+                    digest.update(more.tobytes())
         return cls(tokens, counted, digest.hexdigest())
 
 
@@ -65,6 +68,7 @@ class Dataset:
     samples: int | None = None  # that were packed into the rows; None: each row is one, or text without any
     known: Totals | None = None  # of the rows, where somebody has seen them all
     mix: Mix | None = None  # of several sources
+    weighted: bool = False  # whether rows have weights
 
     @cached_property
     def totals(self) -> Totals:
@@ -110,6 +114,14 @@ class Dataset:
         Padding is a sample of its own. Without packed samples there are no starts.
         """
         return self._pad([self.rows[index] for index in indices])
+
+    def weights_of(self, indices: Sequence[int]) -> np.ndarray:
+        """float32 [len(indices), length of the longest], what the labels of these rows are multiplied by."""
+        rows = [self.rows[index] for index in indices]
+        weights = np.zeros((len(rows), max(len(row) for row in rows)), np.float32)
+        for index, row in enumerate(rows):
+            weights[index, : len(row)] = row.labels != IGNORED_LABEL if row.weights is None else row.weights
+        return weights
 
     def _pad(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         shape = (len(rows), max(len(row) for row in rows))

@@ -3,11 +3,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mebp.data.json_values import check_value, kind, read_string
-from mebp.data.marks import is_learned, is_mark
+from mebp.data.marks import is_mark, weight_of
 from mebp.data.turns import SHAREGPT_TURN, TURN, Message, Turns, read_messages, read_turns
 from mebp.errors import Error
 from mebp.objective_traits import those_that
@@ -17,6 +17,7 @@ from mebp.objective_traits import those_that
 class _Sample:
     where: str  # the file, and the line where there are several
     learned: bool = field(default=True, kw_only=True)  # False: its mark says that it is not to be learned
+    weight: float = field(default=1.0, kw_only=True)  # what all of it is multiplied by
     unread: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False)  # keys that nobody reads
 
 
@@ -42,6 +43,8 @@ class Conversation(_Sample):
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, object]] | None = None  # JSON schemas of what the assistant may call
     masked: frozenset[int] = frozenset()  # turns of the assistant that are context, and not learned
+    prompted: int = 0  # turns that are a prompt by the sample's form; the assistant's among them are masked
+    weights: Mapping[int, float] = field(default_factory=dict)  # of turns of the assistant that count by others than 1
 
 
 Sample = Document | Completion | Conversation
@@ -125,12 +128,16 @@ def _refuse(where: str, entry: Mapping[str, object]) -> None:
     raise Error(f"{where}: {found}; {_WANTED}")
 
 
-def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
-    """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type."""
+def read_sample(where: str, form: Form, entry: Mapping[str, object], weighs: bool = False) -> Sample:
+    """The sample in `entry`, of the form that find_form gave; raises mebp.Error for a value of another type.
+
+    weighs: whether marks may be other numbers than 0 and 1, which multiply.
+    """
     known = (*form.keys, *form.beside)
     others = {key: value for key, value in entry.items() if key not in known and value is not None}
     unread = frozenset(key for key, value in others.items() if not is_mark(key, value))
-    common = {"learned": is_learned(where, entry), "unread": unread}
+    weight = weight_of(where, entry, None if form == _TEXT else weighs)
+    common = {"learned": weight > 0, "unread": unread, "weight": weight or 1.0}
     if form == _TEXT:
         return Document(where, read_string(where, entry, "text"), **common)
     if form == _COMPLETION and not isinstance(entry["prompt"], list):
@@ -138,12 +145,14 @@ def read_sample(where: str, form: Form, entry: Mapping[str, object]) -> Sample:
         if not completion:
             raise Error(f'{where}: "completion" is empty, so there is nothing to learn; leave it out')
         return Completion(where, prompt, completion, **common)
-    turns = _turns(where, form, entry)
+    turns = _turns(where, form, entry, weighs)
     if not any(turn["role"] == "assistant" for turn in turns.messages):
         raise Error(f"{where}: has no turn of the assistant, so there is nothing to learn; leave it out")
     answers = {index for index, turn in enumerate(turns.messages) if turn["role"] == "assistant"}
     common["learned"] &= answers > turns.masked
-    return Conversation(where, turns.messages, read_tools(where, entry), turns.masked, **common)
+    prompted = len(turns.messages) - len(entry["completion"]) if form == _COMPLETION else 0
+    tools = read_tools(where, entry)
+    return Conversation(where, turns.messages, tools, turns.masked, prompted, turns.weights, **common)
 
 
 def read_tools(where: str, entry: Mapping[str, object]) -> list[dict] | None:
@@ -161,16 +170,20 @@ def read_tools(where: str, entry: Mapping[str, object]) -> list[dict] | None:
     return tools
 
 
-def _turns(where: str, form: Form, entry: Mapping[str, object]) -> Turns:
+def _turns(where: str, form: Form, entry: Mapping[str, object], weighs: bool) -> Turns:
     if form in _SPOKEN:
         return Turns([*_system_turn(where, entry), *_asked_and_answered(where, form, entry)])
     if form == _MESSAGES:
-        return read_turns(where, entry, "messages", TURN)
+        return read_turns(where, entry, "messages", TURN, weighs)
     if form == _COMPLETION:
-        return _completed(where, entry)
-    before = _system_turn(where, entry)
-    turns = read_turns(where, entry, "conversations", SHAREGPT_TURN)
-    return Turns([*before, *turns.messages], frozenset(index + len(before) for index in turns.masked))
+        return _completed(where, entry, weighs)
+    return _behind(_system_turn(where, entry), read_turns(where, entry, "conversations", SHAREGPT_TURN, weighs))
+
+
+def _behind(before: Sequence[Message], turns: Turns) -> Turns:
+    masked = frozenset(index + len(before) for index in turns.masked)
+    weights = {index + len(before): weight for index, weight in turns.weights.items()}
+    return Turns([*before, *turns.messages], masked, weights)
 
 
 def _asked_and_answered(where: str, form: Form, entry: Mapping[str, object]) -> list[Message]:
@@ -186,16 +199,16 @@ def _asked_and_answered(where: str, form: Form, entry: Mapping[str, object]) -> 
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def _completed(where: str, entry: Mapping[str, object]) -> Turns:
+def _completed(where: str, entry: Mapping[str, object], weighs: bool) -> Turns:
     """TRL's prompt and completion of messages: only the completion is learned."""
     if not isinstance(entry["completion"], list):
         raise Error(f'{where}: "prompt" is messages where "completion" is {kind(entry["completion"])}; give both alike')
-    prompt, completion = read_messages(where, entry, "prompt"), read_turns(where, entry, "completion")
+    prompt, completion = read_messages(where, entry, "prompt"), read_turns(where, entry, "completion", TURN, weighs)
     if not any(message["role"] == "assistant" for message in completion.messages):
         raise Error(f'{where}: "completion" has no turn of the assistant, so there is nothing to learn; leave it out')
     context = {index for index, message in enumerate(prompt) if message["role"] == "assistant"}
-    masked = context | {index + len(prompt) for index in completion.masked}
-    return Turns([*prompt, *completion.messages], frozenset(masked))
+    turns = _behind(prompt, completion)
+    return replace(turns, masked=turns.masked | context)
 
 
 def _system_turn(where: str, entry: Mapping[str, object]) -> list[Message]:

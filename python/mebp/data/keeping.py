@@ -65,7 +65,7 @@ def _versions(files: Sequence[Path]) -> list[tuple[int, int]]:
 
 
 def _digest_of_data(source: Source) -> str:
-    digests = [str(source.columns)]
+    digests = [str(source.columns), str(source.counting)]
     for file in source.files():
         with translate_errors(f"{file}: cannot be read", "check the path"):
             status = file.stat()

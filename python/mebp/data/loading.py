@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.data.counting import LAST, TURNS
 from mebp.data.dataset import Dataset, Row, Totals
-from mebp.data.forms import Document
+from mebp.data.forms import Completion, Document, Sample
 from mebp.data.holding_out import HoldOut, Part, take_part
 from mebp.data.keeping import kept, tokens_of, were_read
 from mebp.data.mixing import Mix, choose_taken
@@ -24,6 +25,7 @@ from mebp.data.sources import Source, names_of
 from mebp.data.store import Spans, Tokens
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
+from mebp.words import listed
 
 _AT_ONCE = 1 << 9  # samples whose labels are looked at together
 
@@ -80,7 +82,8 @@ def chain_datasets(parts: Sequence[Dataset]) -> Dataset | None:
         return next(iter(parts), None)
     counts = [len(part.rows) if part.samples is None else part.samples for part in parts]
     samples = None if all(part.samples is None for part in parts) else sum(counts)
-    return Dataset(_Chained([part.rows for part in parts]), parts[0].padding, (), samples)
+    weighted = any(part.weighted for part in parts)
+    return Dataset(_Chained([part.rows for part in parts]), parts[0].padding, (), samples, weighted=weighted)
 
 
 def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset:
@@ -99,13 +102,32 @@ def mix_datasets(sources: Sequence[Source], parts: Sequence[Dataset]) -> Dataset
     if any(part.samples is not None for part in parts):
         samples = sum(len(part.rows) if part.samples is None else part.samples for part in parts)
     notes = [note for part in parts for note in part.notes]
-    return Dataset(_Chained([part.rows for part in parts]), parts[0].padding, notes, samples, totals, mix)
+    rows, weighted = _Chained([part.rows for part in parts]), any(part.weighted for part in parts)
+    return Dataset(rows, parts[0].padding, notes, samples, totals, mix, weighted)
 
 
 def has_samples(path: str | os.PathLike[str]) -> bool:
     """Whether the file has prompts or conversations, which may share rows, and no text to cut into rows."""
-    first = next(SampleFiles(Source.of(path)).stream())
-    return not isinstance(first, Document | TextStream)
+    return not isinstance(_first(Source.of(path)), Document | TextStream)
+
+
+def check_counting(sources: Sequence[Source]) -> None:
+    """Raises mebp.Error where an option that says what counts has nothing to act on in any of them."""
+    asked = sources[0].counting.asked
+    if not asked:
+        return
+    kinds, named = [type(_first(source)) for source in sources], listed(map(str, sources), "and")
+    if all(issubclass(kind, Document | TextStream) for kind in kinds):
+        option = next(iter(asked.values()))
+        raise Error(f"{option}: {named} has no answers: it is text, all of which counts; leave {option} out")
+    of_turns = sources[0].counting.on in (LAST, TURNS)
+    if of_turns and all(issubclass(kind, Document | TextStream | Completion) for kind in kinds):
+        option = asked["--loss-on"]
+        raise Error(f"{option}: {named} has no turns to choose from; give --loss-on all, or leave it out")
+
+
+def _first(source: Source) -> Sample | TextStream:
+    return next(SampleFiles(source).stream())
 
 
 def check_samples(path: str | os.PathLike[str]) -> None:
@@ -167,7 +189,8 @@ class _Read:
             )
         samples = None if plan.members is None else len(plan.begins)
         notes = [f"{path}: {note}" for note in _notes(tokens, length, left)]
-        return Dataset(plan.rows(tokens), self.padding, notes, samples, plan.totals)
+        weighted = tokens.weights is not None
+        return Dataset(plan.rows(tokens), self.padding, notes, samples, plan.totals, weighted=weighted)
 
 
 @dataclass(frozen=True)

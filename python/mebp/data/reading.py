@@ -46,10 +46,11 @@ class SampleFiles:
                     yield TextStream(str(path), _some_text(path, file.blocks()))
 
     def _samples(self, path: Path, file: DataFile) -> Iterator[Sample]:
-        for where, entry in objects_of(path, file, self._source.columns):
+        weighs = self._source.counting.weighs
+        for where, entry in objects_of(path, file, self._source.columns, weighs=weighs):
             form = find_form(where, entry)
             self._check_form(path, where, form)
-            yield read_sample(where, form, entry)
+            yield read_sample(where, form, entry, weighs)
 
     def _check_form(self, path: Path, where: str, form: Form | None) -> None:
         if self._first is None:
@@ -97,15 +98,18 @@ def has_conversations(source: Source) -> bool:
     return False
 
 
-def objects_of(path: Path, file: DataFile, columns: Columns, marks: bool = True) -> Iterator[tuple[str, dict]]:
-    """The same of an open file; `marks` as rows_of has it."""
-    objects = _objects_of(path, file, columns, marks)
+def objects_of(
+    path: Path, file: DataFile, columns: Columns, marks: bool = True, weighs: bool = False
+) -> Iterator[tuple[str, dict]]:
+    """The same of an open file; `marks` and `weighs` as rows_of has them."""
+    objects = _objects_of(path, file, columns, marks, weighs)
     return columns.renamed(objects) if columns else objects
 
 
-def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool) -> Iterator[tuple[str, dict]]:
+def _objects_of(path: Path, file: DataFile, columns: Columns, marks: bool, weighs: bool) -> Iterator[tuple[str, dict]]:
     found = False
-    for number, entry in rows_of(path, file, columns.theirs, marks) if is_table(file) else file.entries():
+    rows = rows_of(path, file, columns.theirs, marks, weighs) if is_table(file) else file.entries()
+    for number, entry in rows:
         if not isinstance(entry, dict):
             raise Error(f"{path}:{number}: is {kind(entry)}; {WANTED}")
         where = f"{path}:{number}"

@@ -10,6 +10,7 @@ from typing import Any
 from mebp.arrays import IGNORED_LABEL
 from mebp.data.ahead import ahead
 from mebp.data.completions import completion_rows
+from mebp.data.counting import ALL, AS_USUAL, TURNS, Counting
 from mebp.data.dataset import Row
 from mebp.data.encoding import Encoder
 from mebp.data.forms import Completion, Conversation, Document, Sample
@@ -30,34 +31,53 @@ def write_samples(source: Source, tokenizer: Tokenizer, writer: TokenWriter) -> 
 
     Raises mebp.Error, with the line, for what cannot be read or the chat template refuses.
     """
-    samples, encoder, unknown = _Learned(SampleFiles(source).stream()), Encoder(tokenizer), Unknown(tokenizer)
+    counting = source.counting
+    samples = _Learned(SampleFiles(source).stream(), counting.on)
+    encoder, unknown = Encoder(tokenizer), Unknown(tokenizer)
     writer.listener = unknown.see
-    first = next(iter(samples), None)
+    stream = iter(samples)
+    first = next(stream, None)
     if first is None:
         raise Error(f"{source.path}: every sample is marked as not to be learned; mark some with 1")
-    every = chain([first], samples)
+    every = chain([first], stream)
     if isinstance(first, Document | TextStream):
         write_documents(every, encoder, writer)
         about = About("text", samples.notes())
     elif isinstance(first, Completion):
-        _write_rows(_completions(every, encoder), writer)
+        _write_rows(_completions(every, encoder, counting), writer)
         about = About("completion", samples.notes())
     else:
-        conversations = _Conversations(source.files(), tokenizer, encoder)
+        conversations = _Conversations(source.files(), tokenizer, encoder, counting)
         _write_rows(conversations.rows(every), writer)
         about = About("assistant", [*samples.notes(), *conversations.notes()])
+    if counting.weighs and about.kind != "text" and not samples.has_weights:
+        about.notes.append("has no weight but 0 and 1, so --turn-weights changes nothing")
     about.notes.extend(unknown.notes())
     writer.finish(about)
     return about
 
 
-class _Learned:
-    """The samples that no mark leaves out; and, when they are through, what is worth saying of all."""
+def sample_rows(samples: Sequence[Completion | Conversation], files: Sequence[Path], tokenizer: Tokenizer) -> list[Row]:
+    """A row for each of the samples, of one form or of both, none of them cut, in which counts what usually does.
 
-    def __init__(self, samples: Iterator[Sample | TextStream]) -> None:
-        self._samples = samples
-        self._seen = self._left_out = 0
+    files: where they are from. Raises mebp.Error, with the line, for what the chat template refuses.
+    """
+    encoder = Encoder(tokenizer)
+    completions = _completions((each for each in samples if isinstance(each, Completion)), encoder, AS_USUAL)
+    spoken = [each for each in samples if isinstance(each, Conversation)]
+    conversations = _Conversations(files, tokenizer, encoder, AS_USUAL).rows(spoken) if spoken else iter(())
+    return [next(completions if isinstance(each, Completion) else conversations) for each in samples]
+
+
+class _Learned:
+    """The samples that no mark leaves out, as --loss-on makes them; and, when they are through, what is worth saying
+    of all."""
+
+    def __init__(self, samples: Iterator[Sample | TextStream], on: str) -> None:
+        self._samples, self._on = samples, on
+        self._seen = self._left_out = self._made = 0
         self._unread: set[str] = set()
+        self.has_weights = False  # others than 0 and 1
 
     def __iter__(self) -> Iterator[Sample | TextStream]:
         for sample in self._samples:
@@ -66,13 +86,24 @@ class _Learned:
                 yield sample
                 continue
             self._unread |= sample.unread
-            if sample.learned:
-                yield sample
-            else:
-                self._left_out += 1
+            self.has_weights |= sample.weight != 1 or (isinstance(sample, Conversation) and bool(sample.weights))
+            counted = self._counted(sample) if sample.learned else []
+            self._made += len(counted)
+            self._left_out += not counted
+            yield from counted
+
+    def _counted(self, sample: Sample) -> list[Sample]:
+        if not isinstance(sample, Conversation):
+            return [sample]
+        from mebp.data.conversations import counted_samples  # which needs jinja2
+
+        return list(counted_samples(sample, self._on))
 
     def notes(self) -> list[str]:
         notes = []
+        if self._on == TURNS and self._made > self._seen - self._left_out:
+            made = f"{self._made:,} samples of {self._seen - self._left_out:,} conversations"
+            notes.append(f"{made}, one for each turn of the assistant")
         if self._left_out:
             notes.append(f"{self._left_out:,} of {self._seen:,} samples are marked as not to be learned")
         if self._unread:
@@ -88,7 +119,7 @@ def _quoted(keys: Iterable[str]) -> str:
 
 def _write_rows(rows: Iterable[Row], writer: TokenWriter) -> None:
     for row in rows:
-        writer.add(row.ids, row.labels != IGNORED_LABEL)
+        writer.add(row.ids, row.labels != IGNORED_LABEL, weights=row.weights)
 
 
 def _batches(samples: Iterable[Sample], size_of: Callable[[Sample], int]) -> Iterator[list[Sample]]:
@@ -108,20 +139,20 @@ def _ahead(batches: Iterator[list[Any]], encoder: Encoder) -> Iterator[list[Any]
     return batches if encoder.threads == 1 else ahead(batches)
 
 
-def _completions(samples: Iterable[Completion], encoder: Encoder) -> Iterator[Row]:
+def _completions(samples: Iterable[Completion], encoder: Encoder, counting: Counting) -> Iterator[Row]:
     batches = _batches(samples, lambda sample: len(sample.prompt) + len(sample.completion))
     for batch in _ahead(batches, encoder):
-        yield from completion_rows(batch, encoder)
+        yield from completion_rows(batch, encoder, counting)
 
 
 class _Conversations:
-    def __init__(self, files: Sequence[Path], tokenizer: Tokenizer, encoder: Encoder) -> None:
+    def __init__(self, files: Sequence[Path], tokenizer: Tokenizer, encoder: Encoder, counting: Counting) -> None:
         from mebp.data.chat_template import ChatTemplate  # jinja2 is not needed for other data
         from mebp.data.turn_ends import turn_ends
 
         self._template = ChatTemplate.of_data(tokenizer, files)
         self._ends = turn_ends(tokenizer, self._template)
-        self._encoder = encoder
+        self._encoder, self._counting = encoder, counting
         self._samples = self._partial = self._endless = 0
         self._hidden: dict[str, bool] = {}  # of each key beside role and content, by the first sample that has it
 
@@ -133,7 +164,7 @@ class _Conversations:
 
         def render() -> Iterator[list[Turns]]:
             for batch in _batches(samples, size_of):
-                yield list(find_turns(batch, self._template, self._ends))
+                yield list(find_turns(batch, self._template, self._ends, self._counting.on))
                 for sample in batch:
                     for key in keys_beside(sample) - self._hidden.keys():
                         self._hidden[key] = is_hidden(sample, key, self._template)
@@ -143,9 +174,10 @@ class _Conversations:
             self._partial += sum(not each.complete for each in turns)
             self._encoder.prepare([each.text for each in turns])
             for each in turns:
-                row = conversation_row(each, self._encoder, self._ends)
+                row = conversation_row(each, self._encoder, self._ends, self._counting)
                 counted = row.labels[row.labels != IGNORED_LABEL]
-                self._endless += len(counted) > 0 and int(counted[-1]) not in self._ends.closing
+                if self._counting.on != ALL:  # else the last token may be a line break
+                    self._endless += len(counted) > 0 and int(counted[-1]) not in self._ends.closing
                 yield row
 
     def notes(self) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mebp.data.columns import AS_NAMED, Columns
+from mebp.data.counting import AS_USUAL, Counting
 from mebp.data.hub import SCHEME, HubData, fetch, is_hub
 from mebp.data.splits import data_files
 from mebp.errors import Error
@@ -23,12 +24,18 @@ class Source(os.PathLike):
     columns: Columns = AS_NAMED
     hub: HubData | None = None  # that `path` is of
     use: str = "data"  # which of its files: those to train on, or for "eval" or "test"
+    counting: Counting = AS_USUAL
 
     @classmethod
     def of(
-        cls, given: "str | os.PathLike[str] | Source", columns: Columns | None = None, use: str = "data"
+        cls,
+        given: "str | os.PathLike[str] | Source",
+        columns: Columns | None = None,
+        use: str = "data",
+        counting: Counting | None = None,
     ) -> "Source":
-        """A path, without a share, or a data set of the hub; with `columns`, where they are given, in place of its own.
+        """A path, without a share, or a data set of the hub; with `columns` and `counting`, where they are given, in
+        place of its own.
 
         Raises mebp.Error where the hub does not have it.
         """
@@ -39,7 +46,8 @@ class Source(os.PathLike):
             source = cls(hub.folder, hub=hub, use=use)
         else:
             source = cls(user_path(given))
-        return source if columns is None else replace(source, columns=columns)
+        given_too = {"columns": columns, "counting": counting}
+        return replace(source, **{name: value for name, value in given_too.items() if value is not None})
 
     @classmethod
     def read(cls, given: "str | os.PathLike[str] | Source") -> "Source":

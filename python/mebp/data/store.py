@@ -17,6 +17,7 @@ from mebp.data.dataset import Row
 from mebp.errors import Error, translate_errors
 
 _ABOUT = "about.json"
+_TYPES = {"ids": np.int32, "learned": bool, "bounds": np.int64, "weights": np.float32}
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Tokens:
     learned: np.ndarray  # bool, whether a token is its own label or none that counts; empty of text, which counts
     bounds: np.ndarray  # int64 [samples + 1], where each begins and the last ends; of text it is one
     about: About
+    weights: np.ndarray | None = None  # float32, what a token that counts is multiplied by; None: 1
 
     @property
     def lengths(self) -> np.ndarray:
@@ -55,7 +57,8 @@ class Spans(Sequence[Row]):
         ids = self.tokens.ids[part]
         if not len(self.tokens.learned):
             return Row(ids, ids)
-        return Row(ids, np.where(self.tokens.learned[part], ids, np.int32(IGNORED_LABEL)))
+        weights = None if self.tokens.weights is None else self.tokens.weights[part]
+        return Row(ids, np.where(self.tokens.learned[part], ids, np.int32(IGNORED_LABEL)), weights=weights)
 
     def chosen(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ids and labels of several rows, one after the other, and their lengths."""
@@ -72,17 +75,23 @@ class TokenWriter:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._files = {name: self._opened(name) for name in ("ids", "learned", "bounds")}
+        self._files = {name: self._opened(name) for name in _TYPES}
         self._end = 0
         self._bound(0)
         self.listener: Callable[[np.ndarray], None] = lambda ids: None  # hears of all ids
 
-    def add(self, ids: np.ndarray, learned: np.ndarray | None = None, ends: bool = True) -> None:
-        """A sample, or with `ends` false a part of one; `learned` as Tokens has it, of text None."""
+    def add(
+        self,
+        ids: np.ndarray,
+        learned: np.ndarray | None = None,
+        ends: bool = True,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """A sample, or with `ends` false a part of one; `learned` and `weights` as Tokens has them, of text None."""
         self.listener(ids)
-        self._files["ids"].write(np.ascontiguousarray(ids, np.int32).data)
-        if learned is not None:
-            self._files["learned"].write(np.ascontiguousarray(learned, bool).data)
+        for name, values in {"ids": ids, "learned": learned, "weights": weights}.items():
+            if values is not None:
+                self._files[name].write(np.ascontiguousarray(values, _TYPES[name]).data)
         self._end += len(ids)
         if ends:
             self._bound(self._end)
@@ -113,11 +122,12 @@ def read_tokens(folder: Path) -> Tokens:
         f"{folder}: cannot be read", "delete it, and it is made again", (OSError, ValueError, TypeError)
     ):
         about = About(**json.loads((folder / _ABOUT).read_text(encoding="utf-8")))
-        tokens = _tokens({name: map_file(folder / name) for name in ("ids", "learned", "bounds")}, about)
+        tokens = _tokens({name: map_file(folder / name) for name in _TYPES}, about)
     if (
         len(tokens.bounds) == 0
         or tokens.bounds[-1] != len(tokens.ids)
         or len(tokens.learned) not in (0, len(tokens.ids))
+        or (tokens.weights is not None and len(tokens.weights) != len(tokens.ids))
     ):
         raise Error(f"{folder}: is damaged; delete it, and it is made again")
     return tokens
@@ -130,5 +140,5 @@ def map_file(path: Path) -> mmap.mmap | bytes:
 
 
 def _tokens(content: dict[str, object], about: About) -> Tokens:
-    types = {"ids": np.int32, "learned": bool, "bounds": np.int64}
-    return Tokens(**{name: np.frombuffer(content[name], types[name]) for name in types}, about=about)
+    arrays = {name: np.frombuffer(content[name], kind) for name, kind in _TYPES.items()}
+    return Tokens(**arrays | {"weights": arrays["weights"] if len(arrays["weights"]) else None}, about=about)

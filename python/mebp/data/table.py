@@ -4,10 +4,11 @@
 import csv
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mebp.data.columns import KNOWN
-from mebp.data.marks import MARKS
+from mebp.data.marks import MARKS, WEIGHT
 from mebp.data.stream import DataFile
 from mebp.errors import Error
 
@@ -34,12 +35,12 @@ def is_table(file: DataFile) -> bool:
 
 
 def rows_of(
-    path: Path, file: DataFile, kept: Collection[str] = (), marks: bool = True
+    path: Path, file: DataFile, kept: Collection[str] = (), marks: bool = True, weighs: bool = False
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Each row below the header that is not blank, with the line that it begins in.
 
     kept: names of columns that stay as they are written; marks: whether fields may be marks (marks.py), else all are
-    texts.
+    texts; weighs: whether a weight may be any number.
     """
     csv.field_size_limit(_LONGEST_FIELD)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter_of(file.head)
@@ -68,7 +69,13 @@ def rows_of(
                 f"fields that have {_shown(delimiter)} in them"
             )
         row = dict(zip(columns, fields, strict=True))
-        yield number, {name: _mark(field) if marks and name in MARKS else field for name, field in row.items()}
+        yield (
+            number,
+            {
+                name: _mark(field, weighs and name == WEIGHT) if marks and name in MARKS else field
+                for name, field in row.items()
+            },
+        )
 
 
 def _delimiter_of(head: str) -> str:
@@ -86,8 +93,10 @@ def _columns(where: str, fields: Sequence[str], kept: Collection[str]) -> list[s
     return names
 
 
-def _mark(field: str) -> object:
+def _mark(field: str, weighs: bool) -> object:
     """A number, for a table has no types, or the text that is none."""
+    with suppress(ValueError):
+        return float(field) if weighs else _MARKED.get(field.strip().lower(), field)
     return _MARKED.get(field.strip().lower(), field)
 
 

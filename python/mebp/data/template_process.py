@@ -68,7 +68,7 @@ class UnreadableError(Exception):
 class TemplateProcess:
     """Renders templates in a process, which starts when it is first needed, and again after it has ended."""
 
-    def __init__(self, sources: Mapping[str, str], variables: Mapping[str, str], now: datetime | None) -> None:
+    def __init__(self, sources: Mapping[str, str], variables: Mapping[str, object], now: datetime | None) -> None:
         """sources: the default one, the one for tools, or both. variables: what a template knows besides the
         conversation. now: the time, if a template asks for it."""
         limits = {"seconds": _SECONDS, "memory": _MEMORY, "output": _OUTPUT}

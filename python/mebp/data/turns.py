@@ -2,10 +2,10 @@
 """Turns of a conversation, in OpenAI's form {"role", "content"} and in ShareGPT's {"from", "value"}."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mebp.data.json_values import kind, parse_json, read_string
-from mebp.data.marks import is_learned, is_mark
+from mebp.data.marks import is_mark, weight_of
 from mebp.errors import Error
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -29,25 +29,30 @@ _CALL = '{"name", "arguments"}'
 
 @dataclass(frozen=True)
 class Turns:
-    """Turns as a chat template takes them, and the places of the assistant's that are marked as not to be learned."""
+    """Turns as a chat template takes them, and the places of the assistant's that are marked as not to be learned, or
+    count by another weight than 1."""
 
     messages: Sequence[Message]
     masked: frozenset[int] = frozenset()
+    weights: Mapping[int, float] = field(default_factory=dict)
 
 
-def read_turns(where: str, entry: Mapping[str, object], key: str, wanted: str = TURN) -> Turns:
-    """The turns in entry[key]; raises mebp.Error for anything else there."""
+def read_turns(
+    where: str, entry: Mapping[str, object], key: str, wanted: str = TURN, weighs: bool | None = None
+) -> Turns:
+    """The turns in entry[key]; raises mebp.Error for anything else there. weighs: as weight_of has it."""
     turns = entry[key]
     if not isinstance(turns, list):
         raise Error(f'{where}: "{key}" is {kind(turns)}; give a list of {wanted}')
     places = [f"{where}: {key}[{index}]" for index in range(len(turns))]
     messages = [_turn(place, turn, wanted) for place, turn in zip(places, turns, strict=True)]
-    masked = {
-        index
+    weights = {
+        index: weight_of(place, turn, weighs)
         for index, (place, turn) in enumerate(zip(places, turns, strict=True))
-        if messages[index]["role"] == "assistant" and not is_learned(place, turn)
+        if messages[index]["role"] == "assistant"
     }
-    return Turns(messages, frozenset(masked))
+    masked = frozenset(index for index, weight in weights.items() if not weight)
+    return Turns(messages, masked, {index: weight for index, weight in weights.items() if weight not in (0, 1)})
 
 
 def read_messages(where: str, entry: Mapping[str, object], key: str) -> Sequence[Message]:

@@ -59,13 +59,19 @@ def make_page(
         _programs(description, step),
     ]
     title = f"{name}: planned peak of mebp-run, {megabytes(description['plan']['peak_bytes'])} MB"
-    style, script = ((_FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
+    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    return whole_page(title, sections, element("div", id="tip") + _data(step) + f"<script>{script}</script>")
+
+
+def whole_page(title: str, sections: Sequence[str], behind: str = "", more_style: str = "") -> str:
+    """A page in mebp's style, of sections that are markup already; `behind` is what follows them."""
+    style = (_FOLDER / "page.css").read_text(encoding="utf-8") + more_style
     meta = (
         f'<meta charset="utf-8"><meta name="generator" content="{MARK}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
     )
     head = f"{meta}<title>{escape(title)}</title><style>{style}</style>"
-    body = element("main", "\n".join(sections)) + element("div", id="tip") + _data(step) + f"<script>{script}</script>"
+    body = element("main", "\n".join(sections)) + behind
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
@@ -95,11 +101,11 @@ def _answered(answers: Sequence[Answer]) -> str:
     parts = ["<h2>What it answered</h2>", "<p>The likeliest answers of the model after so many steps.</p>"]
     for prompt in dict.fromkeys(each.prompt for each in answers):
         rows = [[f"{each.step:,}", each.answer] for each in answers if each.prompt == prompt]
-        parts.append(f"<h3>{escape(prompt)}</h3>{_scrolled(Table('', ['step', 'answer'], rows)._repr_html_())}")
+        parts.append(f"<h3>{escape(prompt)}</h3>{scrolled(Table('', ['step', 'answer'], rows)._repr_html_())}")
     return "".join(parts)
 
 
-def _scrolled(content: str) -> str:
+def scrolled(content: str) -> str:
     """What is wider than a phone's screen scrolls by itself, not with the page."""
     return element("div", content, class_="wide")
 
@@ -128,7 +134,7 @@ def _over_the_step(step: TrainingStep, measurements: Sequence[Measurement]) -> s
         "from its first step on. The colours show how much of it the step uses at each moment. Point at the chart or "
         "tap it to see the numbers."
         f"{' Outlined columns run a forward again, for checkpoints that were not kept.' if again else ''}</p>"
-        f'<ul class="legend">{legend}</ul>{_scrolled(draw_step(step, measured))}'
+        f'<ul class="legend">{legend}</ul>{scrolled(draw_step(step, measured))}'
     )
 
 
@@ -145,7 +151,7 @@ def _planned(description: dict) -> str:
         )
         rows.append(f"<tr{kind}>{cells}</tr>")
     head = '<tr><th>what</th><th class="number">MB</th><th class="number">share</th><th></th><th></th></tr>'
-    return "<h2>What the peak is made of</h2>" + _scrolled(f'<table id="plan">{head}{"".join(rows)}</table>')
+    return "<h2>What the peak is made of</h2>" + scrolled(f'<table id="plan">{head}{"".join(rows)}</table>')
 
 
 def _generating(table: Table) -> str:
@@ -154,7 +160,7 @@ def _generating(table: Table) -> str:
         for name, size, meaning in table.rows
     )
     head = '<tr><th>what</th><th class="number">MB</th><th></th></tr>'
-    return f"<h2>{escape(table.title[0].upper() + table.title[1:])}</h2>" + _scrolled(
+    return f"<h2>{escape(table.title[0].upper() + table.title[1:])}</h2>" + scrolled(
         f'<table id="generation">{head}{rows}</table>'
     )
 
@@ -173,7 +179,7 @@ def _measured(planned: int, measurements: Sequence[Measurement]) -> str:
     head = '<tr><th>process</th><th class="number">MB</th><th class="number">to the plan</th><th></th><th></th></tr>'
     return (
         "<h2>Planned and measured</h2><p>Each number counts all memory that the process allocated or wrote.</p>"
-        + _scrolled(f'<table id="measured">{head}{"".join(rows)}</table>')
+        + scrolled(f'<table id="measured">{head}{"".join(rows)}</table>')
     )
 
 
@@ -190,7 +196,7 @@ def _frontier(peak_bytes: int, points: list[dict]) -> str:
     return (
         "<h2>What other budgets buy</h2><p>Each point is the plan that <code>mebpc --memory-budget</code> chooses "
         "with so much memory. The large one is this bundle's, if it is among them. Times are predicted. Point at one "
-        "to see what it is.</p>" + _scrolled(draw_frontier(points, peak_bytes)) + _scrolled(list_frontier(points))
+        "to see what it is.</p>" + scrolled(draw_frontier(points, peak_bytes)) + scrolled(list_frontier(points))
     )
 
 
@@ -211,7 +217,7 @@ def _programs(description: dict, step: TrainingStep) -> str:
             f"<summary><b>{escape(program['name'])}</b>: {megabytes(max(timeline.live_bytes))} MB at most, "
             f"{escape(runs)}</summary>"
         )
-        chart = _scrolled(draw_arena(timeline, program["arena_bytes"], program["name"]))
+        chart = scrolled(draw_arena(timeline, program["arena_bytes"], program["name"]))
         opened = " open" if number == first else ""
         parts.append(f"<details{opened}>{summary}{chart}{_tensors(timeline)}</details>")
     return (
@@ -234,7 +240,7 @@ def _tensors(timeline: Timeline) -> str:
         for tensor in alive
     )
     head = '<tr><th>made by</th><th class="number">MB</th><th></th><th>layer</th></tr>'
-    return _scrolled(f'<table class="alive">{head}{rows}</table>')
+    return scrolled(f'<table class="alive">{head}{rows}</table>')
 
 
 def _swatch(name: str) -> str:

@@ -18,8 +18,9 @@ TIMEOUT = 300.0  # seconds for one call
 class CommandReward:
     """A command that is run once for all completions of a step, without a shell.
 
-    It reads a line for each completion, {"prompt", "completion", "completion_ids", and the data's columns}, to the end,
-    and writes a line for each: a number, null, or {"reward": a number or null, and whatever else it measured}.
+    It reads a line for each completion, {"prompt", "completion", "completion_ids", "completion_thought",
+    "completion_answer", and the data's columns}, to the end, and writes a line for each: a number, null, or {"reward":
+    a number or null, and whatever else it measured}.
     """
 
     def __init__(self, command: str, timeout: float = TIMEOUT, stop: Callable[[], bool] = lambda: False) -> None:
@@ -38,6 +39,8 @@ class CommandReward:
                     "prompt": one.prompt.written,
                     "completion": one.completion,
                     "completion_ids": [int(each) for each in one.ids],
+                    "completion_thought": one.thought,
+                    "completion_answer": one.answer,
                 }
             )
             for one in batch

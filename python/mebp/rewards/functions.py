@@ -15,13 +15,17 @@ from types import ModuleType
 from mebp.errors import Error, reason
 from mebp.rewards.sampled import Given, Progress, Sampled, shown
 
-_OWN = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+_OWN = (
+    *("prompts", "completions", "completion_ids", "completion_thoughts", "completion_answers"),
+    *("trainer_state", "log_extra", "log_metric"),
+)
 
 
 class FunctionReward:
     """f(prompts, completions, completion_ids, **columns) -> a number or None for each completion.
 
-    It is given `trainer_state`, `log_extra` and `log_metric`, too, and of all that only what it has parameters for.
+    It is given `completion_thoughts` (None where a completion does not think) and `completion_answers`,
+    `trainer_state`, `log_extra` and `log_metric`, too, and of all that only what it has parameters for.
     """
 
     def __init__(self, function: Callable, name: str, folder: str) -> None:
@@ -47,6 +51,8 @@ class FunctionReward:
             "prompts": [one.prompt.written for one in batch],
             "completions": [one.completion for one in batch],
             "completion_ids": [[int(token) for token in one.ids] for one in batch],
+            "completion_thoughts": [one.thought for one in batch],
+            "completion_answers": [one.answer for one in batch],
             "trainer_state": progress,
             "log_extra": lambda column, values: None,  # for a table of completions, which mebp does not write
             "log_metric": lambda name, value: self._metrics.setdefault(name, []).append(float(value)),

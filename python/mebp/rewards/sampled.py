@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mebp.data.prompts import Prompt
+from mebp.data.thoughts import split_thought
 from mebp.errors import Error
 from mebp.numbers import LARGEST_SCORE, as_float
 
@@ -19,11 +20,22 @@ class Sampled:
     text: str  # without special tokens
     ids: Sequence[int]  # with the token that ends it, where there is one
     number: int = 1  # among the prompt's completions, from 1
+    apart: tuple[str | None, str] | None = None  # what it thinks and what it answers; None: as the text has it
 
     @property
     def where(self) -> str:
         """As errors call it."""
         return f"{self.prompt.where}, completion {self.number}"
+
+    @property
+    def thought(self) -> str | None:
+        """What the model wrote in its thought; None where it has none."""
+        return (self.apart or split_thought(self.text))[0]
+
+    @property
+    def answer(self) -> str:
+        """What it wrote behind that."""
+        return (self.apart or split_thought(self.text))[1]
 
     @property
     def completion(self) -> str | list[dict]:

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mebp.data.dataset import rows_of_step, steps_per_epoch
-from mebp.data.prompts import join_prompts, load_prompts
-from mebp.data.rollouts import Rollout, load_rollouts
+from mebp.data.prompts import Prompt, join_prompts, load_prompts
+from mebp.data.rollouts import Completion, Rollout, load_rollouts
 from mebp.data.sources import Source, check_no_shares
+from mebp.data.thoughts import thought_and_answer
 from mebp.data.turn_ends import PromptEnds
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
@@ -253,13 +254,17 @@ class Rollouts(Objective):
         if self._rewards is None:
             return np.stack([each.rewards for each in every])
         sampled = [
-            Sampled(group.prompt, each.text, each.ids, index)
+            self._sampled(group.prompt, each, index)
             for group in written
             for index, each in enumerate(group.completions, start=1)
         ]
         scores = self._rewards.score(sampled, progress)
         self._outcome |= {name: value for name, value in scores.metrics.items() if name in self.metrics}
         return scores.rewards
+
+    def _sampled(self, prompt: Prompt, completion: Completion, number: int = 1) -> Sampled:
+        apart = thought_and_answer(self._tokenizer, prompt.ids, completion.ids)
+        return Sampled(prompt, completion.text, completion.ids, number, apart)
 
     def _set_references(self, session: Session, kept: Sequence[Any]) -> None:
         """Before the first sequence: the adapter is set aside where gradients will be."""
@@ -279,7 +284,7 @@ class Rollouts(Objective):
         try:
             for index, prompt in enumerate(self._eval.rows):
                 (completion,) = writer.write(prompt, self.options.seed, 2**32, index).completions
-                sampled.append(Sampled(prompt, completion.text, completion.ids))
+                sampled.append(self._sampled(prompt, completion))
             rewards = self._rewards.score(sampled, Progress(session.steps, 0)).rewards
         except StoppedError:
             return None

@@ -4,14 +4,17 @@
 from collections.abc import Mapping
 
 from mebp.data import Dataset, load_dataset
-from mebp.data.loading import check_samples, has_samples, load_mixed, load_parts, sample_lengths
+from mebp.data.loading import check_counting, check_samples, has_samples, load_mixed, load_parts, sample_lengths
 from mebp.data.sharing import Sharing
 from mebp.data.sources import Source, told
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
+from mebp.session_options import takes_losses
 from mebp.tokenizer import Tokenizer
+from mebp.training.objectives.base import Step
 from mebp.training.objectives.rows import OfRows, told_mix
+from mebp.training.objectives.weighted import weighted_step
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
@@ -21,6 +24,15 @@ _LOOKED_AT = 2000  # samples, from all over the file
 class Supervised(OfRows):
     has_perplexity = True
     curve = ("loss (nats per token)",)
+
+    @classmethod
+    def check_options(cls, options: TrainingOptions) -> None:
+        check_counting(options.data)
+        if options.turn_weights and options.optimizer and takes_losses(options.optimizer):
+            raise Error(
+                f"--turn-weights weighs gradients, and --optimizer {options.optimizer} takes losses alone; choose "
+                "another optimizer"
+            )
 
     @classmethod
     def sequence_lengths(cls, options: TrainingOptions, tokenizer: Tokenizer) -> list[int] | None:
@@ -34,15 +46,16 @@ class Supervised(OfRows):
 
     @classmethod
     def load_measured(cls, path: Source, tokenizer: Tokenizer, session: Session) -> Dataset:
-        sharing = Sharing() if session.packs else None  # the same loss, sooner
+        sharing = Sharing() if session.packs and not path.counting.weighs else None  # the same loss, sooner
         return load_dataset(path, tokenizer, session.max_sequence, sharing)
 
     @classmethod
     def packs(cls, options: TrainingOptions) -> bool | None:
-        return options.packing if _have_samples(options) else False
+        return options.packing if _have_samples(options) and not options.turn_weights else False
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
+        self.step_is_planned = not options.turn_weights
         sharing = self._sharing()
 
         held, hold_out = None, options.hold_out
@@ -64,7 +77,7 @@ class Supervised(OfRows):
 
     def _sharing(self) -> Sharing | None:
         options = self.options
-        if options.packing is False:
+        if options.packing is False or options.turn_weights:
             return None
         if not inspect(options.bundle)["manifest"].get("options", {}).get("packing"):
             if options.packing and _have_samples(options):
@@ -76,7 +89,27 @@ class Supervised(OfRows):
         return Sharing(options.seed, may_cut=not options.packing)
 
     def description(self) -> Mapping[str, object]:
-        return {"--packing": None if self.data.samples is None else "on"}
+        return {"--packing": None if self.data.samples is None else "on", **self.options.counting.description()}
+
+    def session_options(self) -> Mapping[str, object]:
+        return super().session_options() | ({"accumulate": True} if self.options.turn_weights else {})
+
+    def step(self, session: Session, number: int) -> Step:
+        return self._weighted_step(session, number) if self.data.weighted else super().step(session, number)
+
+    def _weighted_step(self, session: Session, number: int) -> Step:
+        data, size = self.data, session.max_batch
+        rows = data.rows_of_step(number, size * self.options.accumulate, self.options.seed)
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        ids = [data.padded(batch)[0] for batch in batches]
+        result, sums, weights = weighted_step(session, ids, [data.weights_of(batch) for batch in batches])
+        metrics = {}
+        if data.mix:
+            sources = data.mix.sources(rows)
+            for index, name in enumerate(data.mix.names):
+                if weight := float(weights[sources == index].sum()):
+                    metrics[f"loss/{name}"] = float(sums[sources == index].sum()) / weight
+        return Step(result, sum(each.size for each in ids), metrics)
 
     def summary(self, session: Session) -> str:
         data = self.data
