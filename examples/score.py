@@ -8,7 +8,6 @@ must contain, "accept": ["...", ...]. One of them is enough, whole and in any ca
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import mebp
 from mebp.chat import Chat
 from mebp.data.forms import Conversation, Sample
 from mebp.data.reading import json_objects, read_samples
+from mebp.judging.checks import Accepted
 from mebp.tokenizer import Tokenizer
 
 MAX_NEW_TOKENS = 16  # enough for each answer in the examples; what has not come by then is wrong
@@ -29,7 +29,7 @@ class Question:
     accept: Sequence[str]
 
     def is_answered_by(self, answer: str) -> bool:
-        return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", answer, re.IGNORECASE) for word in self.accept)
+        return Accepted(self.accept).passes(answer)
 
 
 def read_questions(path: Path) -> list[Question]:
