@@ -2,32 +2,22 @@
 """What stays of a training when the merged model is stored in fewer bits: its weights are rounded again."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mebp.compiler import compile
-from mebp.data import Dataset, Row, load_dataset
-from mebp.errors import Error
 from mebp.files import scratch_folder
 from mebp.inspect import inspect, storage_options
+from mebp.merging.compiling import Stage, export_like, silent
+from mebp.merging.served import Served
 from mebp.session import Session
-from mebp.tokenizer import Tokenizer
-from mebp.tools import python_module, run_tool
 from mebp.training.evaluation import evaluate
 
 # From the smallest to what rounds nothing that matters; each is tried from the bundle's own on.
 STORAGES = ("int4-sym", "int4", "int8", "bf16")
 _KEPT = 0.95  # of the gain over the base model
-_SAMPLES, _SAMPLE_LENGTH = 4, 64
-
-Stage = Callable[[str], object]
-
-
-def _silent(line: str) -> None:
-    pass
+_EXACT = "f32"
 
 
 @dataclass(frozen=True)
@@ -38,6 +28,7 @@ class Recompiled:
     base: float  # without the adapter
     trained: float  # with it
     merged: dict[str, float]  # of the merged model, compiled again, by the storage of its weights
+    written: float | None = None  # of the merged model as it is
 
     @property
     def gain(self) -> float:
@@ -56,78 +47,47 @@ class Recompiled:
         return next((storage for storage in self.merged if self.kept(storage) >= _KEPT), None)
 
 
-def recompile(
-    bundle: Path, adapter: Path, merged: Path, data: Path | None = None, stage: Stage = _silent
-) -> Recompiled | None:
-    """Exports the folder `merged` of mebp.merge, compiles it to the bundle's storage and to larger ones as a user
-    would, and measures the loss of each; None where the bundle's weights are f32, which rounds nothing.
+def recompile(served: Served, merged: Path, stage: Stage = silent) -> Recompiled:
+    """Exports the folder `merged` of mebp.merge, and measures its loss on the rows of `served`: as it is, and compiled
+    to the bundle's storage and to larger ones as a user would. f32 rounds nothing, and is compiled to nothing else.
 
-    data: a file as for mebp train; None for samples that the trained model writes. stage: is told what begins. What is
-    made lies beside `merged` and is gone at the end. Raises mebp.Error where a part fails, as where the packages that
-    export are not there.
+    stage: is told what begins. What is made lies beside `merged` and is gone at the end. Raises mebp.Error where a part
+    fails, as where the packages that export are not there.
     """
-    own = storage_options(inspect(bundle))["weights"]
-    if own not in STORAGES:
-        return None
-    return _measure(bundle, adapter, merged, data, STORAGES[STORAGES.index(own) :], stage)
+    own = storage_options(inspect(served.bundle))["weights"]
+    storages = STORAGES[STORAGES.index(own) :] if own in STORAGES else ()
+    losses = _measure(served, merged, (*storages, _EXACT), stage)
+    written, before = losses.pop(_EXACT), served.stored  # as the bundle computes
+    return Recompiled(before.data, before.stored.base, before.stored.adapted, losses, written)
 
 
-def measure_gguf(
-    bundle: Path, adapter: Path, merged: Path, data: Path | None = None, stage: Stage = _silent
-) -> Recompiled:
+def measure_gguf(served: Served, merged: Path, stage: Stage = silent) -> Recompiled:
     """The same of the GGUF file `merged`, as it is: compiled with f32 weights, which rounds nothing more."""
-    return _measure(bundle, adapter, merged, data, ("f32",), stage)
+    losses, before = _measure(served, merged, (_EXACT,), stage), served.losses
+    return Recompiled(before.data, before.stored.base, before.stored.adapted, losses, losses[_EXACT])
 
 
-def _measure(
-    bundle: Path, adapter: Path, merged: Path, data: Path | None, storages: tuple[str, ...], stage: Stage
-) -> Recompiled:
-    description = inspect(bundle)
-    untrained, session = Session(bundle, forward_only=True), Session(bundle, forward_only=True)
-    session.load_adapter(adapter)
-    stage("measuring the loss without the adapter and with it; --no-measure leaves all of this out")
-    if data is None:
-        rows, name = _samples(session, bundle), "samples that the trained model writes"
-    else:
-        rows, name = load_dataset(data, Tokenizer(bundle), session.max_sequence), str(data)
-    base, trained = evaluate(untrained, rows), evaluate(session, rows)
-    del untrained, session
-    losses = {}
+def _measure(served: Served, merged: Path, storages: tuple[str, ...], stage: Stage) -> dict[str, float]:
+    """The loss of each; of what rounds nothing, with activations as in the other losses of `served`."""
+    description, losses = inspect(served.bundle), {}
     with scratch_folder(merged.absolute().parent, ".mebp-export-") as scratch:
-        for storage, recompiled in _recompiled(description, merged, scratch, storages, stage):
+        for storage, recompiled in _recompiled(description, merged, scratch, storages, served.losses.precision, stage):
             stage(f"measuring it with {storage} weights")
-            losses[storage] = evaluate(Session(recompiled, forward_only=True), rows)
-    return Recompiled(name, base, trained, losses)
-
-
-def _samples(session: Session, bundle: Path) -> Dataset:
-    """Documents of the session's own, drawn from a document's beginning on."""
-    tokenizer = Tokenizer(bundle)
-    start = tokenizer.encode_document("") or [tokenizer.end_of_text]
-    length = min(_SAMPLE_LENGTH, session.max_sequence)
-    rows = []
-    for seed in range(-(-_SAMPLES // session.max_batch)):
-        prompts = np.tile(np.array(start, np.int32), (session.max_batch, 1))
-        ids = session.generate(prompts, length - len(start), temperature=1.0, seed=seed).astype(np.int32)
-        rows += [Row(row, row) for row in ids]
-    return Dataset(rows[:_SAMPLES], tokenizer.end_of_text)
+            losses[storage] = evaluate(Session(recompiled, forward_only=True), served.rows)
+    return losses
 
 
 def _recompiled(
-    description: dict, merged: Path, scratch: Path, storages: tuple[str, ...], stage: Stage
+    description: dict, merged: Path, scratch: Path, storages: tuple[str, ...], precision: str, stage: Stage
 ) -> Iterator[tuple[str, Path]]:
-    model, options = description["model"], storage_options(description)
-    exported = scratch / "model.onnx"
-    # A process of its own: torch takes hundreds of MB.
-    shape = ["--seq-len", str(model["sequence"]), "--batch", str(model["batch"])]
+    options = storage_options(description)
     stage("exporting what was merged")
-    try:
-        run_tool(python_module("mebp", "export", str(merged), "-o", str(exported), *shape))
-    except Error as error:
-        raise Error(str(error).removeprefix("mebp: ")) from None
+    exported = export_like(description, merged, scratch)
     for storage in storages:
         # What is not asked for is as anybody gets it who names only --weights.
         stored = options if storage == options["weights"] else {"weights": storage, "precision": options["precision"]}
+        if storage == _EXACT:
+            stored = stored | {"precision": precision}
         bundle = scratch / f"{storage}.mebp"
         stage(f"compiling it with {storage} weights")
         compile(exported, bundle, **stored)

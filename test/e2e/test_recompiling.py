@@ -8,6 +8,7 @@ import pytest
 
 import mebp
 from mebp.cli import main
+from mebp.merging.served import opened
 from mebp.recompiling import Recompiled, recompile
 from support.textmodel import make_text_bundle
 
@@ -22,6 +23,14 @@ def trained(bundle, tmp_path_factory) -> tuple[Path, Path]:
     return folder / "adapter", data
 
 
+_STAGES = (
+    "measuring the loss without the adapter and with it",
+    "exporting what was merged",
+    *(f"{what} it with {storage} weights" for storage in ("int4", "int8", "bf16", "f32")
+      for what in ("compiling", "measuring")),
+)  # fmt: skip
+
+
 def loss_of(bundle: Path, data: Path, *options: object, capsys) -> float:
     assert main(["eval", str(bundle), "--data", str(data), "--json", *map(str, options)]) == 0
     return json.loads(capsys.readouterr().out)["loss"]
@@ -32,15 +41,11 @@ def test_losses_are_those_of_who_compiles_again(bundle, trained, tmp_path, capsy
     merged = tmp_path / "merged"
     arguments = ["merge", bundle, "--adapter", adapter, "-o", merged, "--data", data]
     assert main([*map(str, arguments)]) == 0
-    *said, losses, advice = capsys.readouterr().out.splitlines()
-    assert said[said.index("exporting what was merged") - 1 :] == [
-        "measuring the loss without the adapter and with it; --no-measure leaves all of this out",
-        "exporting what was merged",
-        *(f"{what} it with {storage} weights" for storage in ("int4", "int8", "bf16")
-          for what in ("compiling", "measuring")),
-    ]  # fmt: skip
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line in _STAGES] == list(_STAGES)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["merged"]
-    found = recompile(bundle, adapter, merged, data)
+    with opened(bundle, adapter, data) as served:
+        found = recompile(served, merged)
     assert list(found.merged) == ["int4", "int8", "bf16"]
     assert found.base == loss_of(bundle, data, capsys=capsys)
     assert found.trained == loss_of(bundle, data, "--adapter", adapter, capsys=capsys)
@@ -49,29 +54,34 @@ def test_losses_are_those_of_who_compiles_again(bundle, trained, tmp_path, capsy
     assert found.merged["int4"] == loss_of(tmp_path / "int4.mebp", data, capsys=capsys)
     # What is rounded more finely is nearer to what was trained.
     assert abs(found.merged["bf16"] - found.trained) < abs(found.merged["int4"] - found.trained)
-    assert losses == (
-        f"loss on {data}: {found.base:.4f} without the adapter, {found.trained:.4f} with it; "
-        "merged and compiled again: " + ", ".join(f"{loss:.4f} as {storage}" for storage, loss in found.merged.items())
+    assert found.written == pytest.approx(found.trained, abs=1e-4)
+    compiled = ", ".join(f"{loss:.4f} as {storage}" for storage, loss in found.merged.items())
+    assert f"as the bundle computes: {found.base:.4f} without the adapter, {found.trained:.4f} with it; " in " ".join(
+        said
     )
-    assert advice.startswith("compiled again with --weights int4, it keeps ")
+    assert f"merged and compiled again: {compiled}" in " ".join(said)
+    assert any(line.startswith("compiled again with --weights int4, it keeps ") for line in said)
 
 
 def test_without_data_the_trained_model_writes_some(bundle, trained, tmp_path, capsys):
     merged = tmp_path / "merged"
     assert main(["merge", str(bundle), "--adapter", str(trained[0]), "-o", str(merged)]) == 0
-    assert "\nloss on samples that the trained model writes: " in capsys.readouterr().out
+    assert "\nloss on samples that the trained model writes, f32 " in capsys.readouterr().out
 
 
-def test_nothing_is_measured_of_f32(trained, tmp_path):
+def test_f32_is_compiled_to_nothing_else(trained, tmp_path):
     bundle = make_text_bundle(tmp_path, weights="f32")
-    assert recompile(bundle, trained[0], tmp_path) is None
+    mebp.merge(bundle, trained[0], tmp_path / "merged")
+    with opened(bundle, *trained) as served:
+        found = recompile(served, tmp_path / "merged")
+    assert found.merged == {} and found.written == pytest.approx(found.trained, abs=1e-4)
 
 
 def test_what_cannot_be_measured_is_merged_all_the_same(bundle, trained, tmp_path, monkeypatch, capsys):
     def fail(command: list[str]) -> str:
         raise mebp.Error("mebp: transformers is not installed; pip install mebp[export]")
 
-    monkeypatch.setattr("mebp.recompiling.run_tool", fail)
+    monkeypatch.setattr("mebp.merging.compiling.run_tool", fail)
     merged = tmp_path / "merged"
     assert main(["merge", str(bundle), "--adapter", str(trained[0]), "-o", str(merged)]) == 0
     assert (merged / "model.safetensors").exists()

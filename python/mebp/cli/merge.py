@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from mebp.cli.session import add_adapter, add_compiling, add_data, add_model, data_of, use
 from mebp.errors import Error
 from mebp.gguf import GGUF_SUFFIX, GGUF_TYPES
+from mebp.serving import OLDEST
 from mebp.waiting import stages
 from mebp.words import say
 
 if TYPE_CHECKING:
-    from mebp.recompiling import Recompiled
+    from mebp.merging import MergeResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser, also="; of a bundle that is the text of a model which takes more: that model")
+    from mebp.merging.served import ONTO, STORED
+
+    add_model(parser, also="; of a bundle: the model that it was made of, as it was published")
     add_adapter(parser)
     parser.add_argument(
         "-o",
@@ -32,98 +35,99 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="f32",
         help="type of the merged weights; those with a q are for .gguf (default: f32, which rounds nothing)",
     )
+    parser.add_argument(
+        "--onto",
+        choices=ONTO,
+        default=STORED,
+        help="add the adapter to the weights as the bundle stores them, or as they were published; auto measures both, "
+        "and takes the one with the lower loss (default: stored)",
+    )
     add_data(
         parser,
-        "data to measure on what fewer bits lose: those of compiling the merged model again, or of a GGUF file "
-        "(samples that the trained model writes)",
+        "data to measure on: the stored and the published weights with the adapter, what was written, and what fewer "
+        "bits lose (samples that the trained model writes)",
         required=False,
     )
     parser.add_argument("--no-measure", action="store_true", help="merge only: do not measure that")
     add_compiling(parser.add_argument_group("options of mebpc, for a model").add_argument)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    import mebp
+def check_adapter(arguments: argparse.Namespace) -> None:
+    """Raises mebp.Error where there is no adapter to merge."""
     from mebp.building.using import is_adapter
 
     if arguments.adapter is None and not is_adapter(arguments.bundle):
         raise Error(f"{arguments.bundle}: is not an adapter's folder; give one, or --adapter DIR, the adapter to merge")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from mebp.building import is_bundle
+    from mebp.building.using import is_adapter
+    from mebp.files import user_path
+    from mebp.merging import check_lacking, write_merged
+    from mebp.merging.reporting import numbers_to_come, report_losses
+    from mebp.merging.served import AUTO, STORED, opened
+
+    check_adapter(arguments)
     if arguments.no_measure and arguments.data:
         raise Error("--data is for what --no-measure leaves out; give one of them")
+    if arguments.no_measure and arguments.onto == AUTO:
+        raise Error("--onto auto measures, and --no-measure leaves that out; give --onto stored or published")
     if arguments.data and not arguments.data.is_file():
         raise Error(f"--data {arguments.data}: no such file; check the path")
     if arguments.columns and not arguments.data:
         raise Error("--columns names those of --data; give that, too")
-    arguments.data = data_of(arguments) if arguments.data else None
-    base = arguments.base
-    if not is_adapter(arguments.bundle):
-        arguments.base = None  # of a text part: the model that has the rest
+    data = data_of(arguments) if arguments.data else None
+    base, of_adapter = arguments.base, is_adapter(arguments.bundle)
+    if not of_adapter:
+        arguments.base = None  # the model that has the rest, or the published weights
     use(arguments)
-    base = base if arguments.base is None else None
-    result = mebp.merge(arguments.bundle, arguments.adapter, arguments.output, arguments.dtype, base)
+    if of_adapter and base is not None and is_bundle(user_path(base)):
+        base = None
+    is_gguf = arguments.output.suffix == GGUF_SUFFIX
+    measures = not arguments.no_measure and not (is_gguf and _is_exact(arguments))
+    if base is not None and not of_adapter and not measures and arguments.onto == STORED:
+        check_lacking(arguments.bundle, arguments.output)
+    with stages("merging") as stage, opened(arguments.bundle, arguments.adapter, data, base, stage) as served:
+        numbers = numbers_to_come() if measures and is_gguf else {}
+        result = write_merged(served, arguments.output, arguments.dtype, base, arguments.onto, numbers)
+        _say_merged(arguments, result)
+        if measures:
+            report_losses(served, arguments.output, arguments.dtype, result)
+    return 0
+
+
+def _is_exact(arguments: argparse.Namespace) -> bool:
+    """Whether a file computes what the session does, and nobody asks for more."""
+    return arguments.dtype == "f32" and arguments.data is None and arguments.onto == "stored"
+
+
+def _say_merged(arguments: argparse.Namespace, result: "MergeResult") -> None:
+    if arguments.onto == "auto":
+        say(f"--onto auto: {result.onto}, for these weights with the adapter have the lower loss")
     name, most = max(result.changes.items(), key=lambda change: change[1])
+    weights = "dequantised weights" if result.onto == "stored" else "published weights"
     say(
-        f"the adapter changes {len(result.changes)} of {result.tensors} tensors of the bundle's dequantised weights, "
+        f"the adapter changes {len(result.changes)} of {result.tensors} tensors of the bundle's {weights}, "
         f"by up to {most:.2%} of their norm ({name})"
     )
     if arguments.dtype != "f32":
         name, most = max(result.roundings.items(), key=lambda rounding: rounding[1])
         say(f"rounding to {arguments.dtype} changes a tensor by up to {most:.2%} of its norm ({name})")
-    is_gguf = arguments.output.suffix == GGUF_SUFFIX
-    what = "a file for llama.cpp" if is_gguf else "a folder for transformers"
+    what = "a file for llama.cpp" if arguments.output.suffix == GGUF_SUFFIX else "a folder for transformers"
     say(f"{arguments.output}: {result.bytes / 1e6:,.1f} MB, {what}")
-    if not arguments.no_measure and not (is_gguf and arguments.dtype == "f32"):
-        _measure(arguments, is_gguf)
-    return 0
+    _say_beside(result, arguments.output)
 
 
-def _measure(arguments: argparse.Namespace, is_gguf: bool) -> None:
-    from mebp.recompiling import measure_gguf, recompile
-
-    what = "what the file loses" if is_gguf else "what compiling it again loses"
-    given = arguments.bundle, arguments.adapter, arguments.output, arguments.data
-    try:
-        with stages("measuring") as stage:
-            found = measure_gguf(*given, stage) if is_gguf else recompile(*given, stage)
-    except Error as error:  # what was asked for is there
-        say(f"{what} was not measured: {error}")
-        return
-    if found is not None:
-        say(_report_gguf(found, arguments.dtype) if is_gguf else _report(found))
+def say_notes(result: "MergeResult", what: str) -> None:
+    """What there is to know of a GGUF file to serve it."""
+    if result.text_alone:
+        say(f"{what}: has the text part alone; what the model takes besides, such as images, is not in it")
+    for note in result.modelfile.notes if result.modelfile else ():
+        say(f"mebp: note: {what}: {note}", error=True)
 
 
-def _report(found: "Recompiled") -> str:
-    losses = ", ".join(f"{loss:.4f} as {storage}" for storage, loss in found.merged.items())
-    lines = [f"{_compared(found)}; merged and compiled again: {losses}"]
-    own, advised = next(iter(found.merged)), found.advised
-    again = f"compiled again with --weights {own}, it keeps"
-    if found.gain <= 0:
-        lines.append(_NO_GAIN)
-    elif advised == own:
-        lines.append(f"{again} the training")
-    else:
-        share = max(found.kept(own), 0)
-        other = f"compile with --weights {advised or 'f32'}, or leave it unmerged"
-        lines.append(f"{again} {share:.0%} of what was gained; {other}")
-    return "\n".join(lines)
-
-
-def _report_gguf(found: "Recompiled", dtype: str) -> str:
-    (loss,) = found.merged.values()
-    lines = [f"{_compared(found)}; of the file: {loss:.4f}"]
-    if found.gain <= 0:
-        lines.append(_NO_GAIN)
-    elif found.advised:
-        lines.append(f"as {dtype} it keeps the training")
-    else:
-        share = max(found.kept("f32"), 0)
-        lines.append(f"as {dtype} it keeps {share:.0%} of what was gained; take a --dtype of more bits, or leave it "
-                     "unmerged: mebp adapter convert --to gguf")  # fmt: skip
-    return "\n".join(lines)
-
-
-_NO_GAIN = "the adapter lowers no loss there, so there is nothing to lose; give other --data"
-
-
-def _compared(found: "Recompiled") -> str:
-    return f"loss on {found.data}: {found.base:.4f} without the adapter, {found.trained:.4f} with it"
+def _say_beside(result: "MergeResult", output: Path) -> None:
+    say_notes(result, f"{output}")
+    if result.modelfile:
+        say(f"{result.modelfile.path}: for Ollama {OLDEST} or later, as in {result.modelfile.command}")

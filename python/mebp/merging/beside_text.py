@@ -6,16 +6,14 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from mebp.adapters.origin import find_origin
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint
 from mebp.exporter.finding import find_model
-from mebp.exporter.offline import offline
 from mebp.exporter.text_parts import TextPart, is_carried, text_name_of_stored
 from mebp.files import check_space, own_file
+from mebp.merging.published import known_models
 from mebp.tensor_file import copy_tensors
 
 TEXT, REST = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -67,12 +65,8 @@ def find_whole_model(bundle: Path, stated: str, adapter: Path, base: str | None)
     """
     if base is not None:
         return find_model(base).place
-    origin = find_origin(adapter)
-    for name in filter(None, (origin and origin.model, stated)):
-        with suppress(Error), offline():
-            place = find_model(name).place
-            if place.is_dir():
-                return place
+    if found := next((each for each in known_models(stated, adapter) if each.place.is_dir()), None):
+        return found.place
     raise Error(
         f"{bundle}: is the text of '{stated}', which takes more than text and is not here as it was; give --base "
         "MODEL, whose other tensors are copied"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mebp.compile_options import as_arguments, flag
 from mebp.data.sources import Source
-from mebp.exporter import packaged
+from mebp.exporter import hub_files, ollama_store, packaged
 from mebp.exporter.naming import HubName, title, without_homes
 from mebp.files import replaced_file
 from mebp.gguf import GGUF_SUFFIX
@@ -33,18 +33,18 @@ _INCIDENTAL = ("resume", "overwrite", "plan_only")
 def write_card(folder: Path, text: str) -> None:
     """Writes it for the adapter in `folder`; a README.md of somebody else stays. Raises mebp.Error where it cannot be
     written."""
-    if _is_ours(folder / CARD):
+    if is_own_card(folder / CARD):
         with replaced_file(folder / CARD, "choose another --adapter-out") as unfinished:
             unfinished.write_text(text, encoding="utf-8")
 
 
 def discard_card(folder: Path) -> None:
     """Removes it; not a README.md of somebody else."""
-    if _is_ours(folder / CARD):
+    if is_own_card(folder / CARD):
         (folder / CARD).unlink(missing_ok=True)
 
 
-def _is_ours(card: Path) -> bool:
+def is_own_card(card: Path) -> bool:
     """Whether it may be replaced, too where there is none."""
     return not card.exists() or (card.is_file() and _MARK in card.read_text(encoding="utf-8", errors="replace"))
 
@@ -90,7 +90,7 @@ def _public_name(base: str) -> str | None:
     """The hub id by which others find the base model; None where none is known. The name of a folder is none: on the
     hub it may be another model."""
     hub = HubName.of(base)
-    return hub.id if hub else packaged.published_name(base)
+    return hub.id if hub else packaged.published_name(base) or hub_files.public_name(base)
 
 
 def _base(name: str, short: str) -> str:
@@ -99,7 +99,9 @@ def _base(name: str, short: str) -> str:
         return f"{code(hub.id)}, commit {code(hub.revision)}"
     if published := packaged.published_name(name):
         return f"{code(name)}, a copy of {code(published)} in 4 bits"
-    return code(name if name.startswith(packaged.SCHEME) else short)
+    if file := hub_files.HubFile.of(name):
+        return f"{code(file.id)}, commit {code(str(file.revision))}"
+    return code(name if name.startswith((packaged.SCHEME, ollama_store.SCHEME)) else short)
 
 
 def _scalar(text: str) -> str:
@@ -179,7 +181,10 @@ _ADAPTER = "ADAPTER is this folder:"
 def _usage_with_base(base: str, auto: str, options: str = "") -> tuple[list[str], str]:
     """The code for a base that PEFT does not find by itself, and what its names mean."""
     name = title(base)
-    if public := _public_name(base):
+    if base.startswith((ollama_store.SCHEME, hub_files.SCHEME)):
+        opened = '"BASE", gguf_file="FILE"'
+        where = f"FILE is the GGUF file of {code(base.partition('@')[0])}, in the folder BASE. {_ADAPTER}"
+    elif public := _public_name(base):
         opened, where = f"{public!r}", _ADAPTER
     elif name.endswith(GGUF_SUFFIX):
         opened, where = f'"BASE", gguf_file={name!r}', f"BASE is the folder that holds {code(name)}. {_ADAPTER}"
