@@ -144,9 +144,12 @@ def test_tensors_that_cannot_be_compared(folder: Path) -> None:
     assert str(caught.value) == f"{folder}: cannot be read (No such file or directory); download it again"
 
 
-def test_already_quantised(folder: Path, tmp_path: Path) -> None:
-    edit_config(folder, quantization_config={"quant_method": "awq", "bits": 4})
-    assert refusal(folder, tmp_path).startswith(f"{folder}: already quantised (awq); export the full-precision model")
+@pytest.mark.parametrize("method", ["awq", "gptq", "aqlm"])
+def test_already_quantised(method: str, folder: Path, tmp_path: Path) -> None:
+    edit_config(folder, quantization_config={"quant_method": method, "bits": 4})
+    assert refusal(folder, tmp_path) == (
+        f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
+    )
 
 
 def test_only_bin(folder: Path, tmp_path: Path) -> None:

@@ -116,10 +116,3 @@ def test_a_config_that_is_nested_deep(tmp_path: Path) -> None:
 def test_older_names_of_classes_are_read(kind: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, "architectures": [name]}))
     assert resolve(tmp_path, tmp_path, shape_only=True).config.model_type == kind
-
-
-@pytest.mark.parametrize("more", [{}, {"quantization_config": {"group_size": 64, "bits": 4}}])
-def test_a_model_that_mlx_quantised(more: dict, tmp_path: Path) -> None:
-    assert refusal(tmp_path, quantization={"group_size": 64, "bits": 4}, **more) == (
-        f"{tmp_path}: already quantised (by MLX); export the full-precision model instead, mebpc quantises it"
-    )

@@ -40,8 +40,9 @@ def export(
 ) -> Path:
     """Writes `model` as ONNX to `path`, its weights hard-linked beside it and its tokenizer in `tokenizer/`.
 
-    model: a Hugging Face folder, a hub id, "OWNER/NAME@REVISION", "packaged:smollm2", or a PreTrainedModel (whose
-        tensors are saved beside). What is written says the commit of a hub id.
+    model: a Hugging Face folder, a GGUF file, a hub id, "OWNER/NAME@REVISION", "hub:OWNER/NAME:Q4_K_M", "ollama:NAME",
+        "packaged:smollm2", or a PreTrainedModel (whose tensors are saved beside). What is written says the commit of a
+        hub id.
     seq_len, batch: the shape of input_ids, int64 [batch, seq_len]; logits are [batch, seq_len, vocabulary].
     shape_only: needs no weights; the graph refers to none, and mebpc takes it with --random-weights.
     progress: called with a line of text when a stage begins: tracing takes most of the time.

@@ -21,11 +21,11 @@ _BLOCK = 32  # numbers
 _ADVICE = "download it again"
 
 _MAGNITUDES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-_NUMBERS = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
+NUMBERS = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
 _BYTES = np.arange(256)
-_PAIRS = np.stack([_NUMBERS[_BYTES & 15], _NUMBERS[_BYTES >> 4]], axis=1)  # the low half first
+_PAIRS = np.stack([NUMBERS[_BYTES & 15], NUMBERS[_BYTES >> 4]], axis=1)  # the low half first
 with np.errstate(over="ignore"):
-    _POWERS = np.ldexp(np.ones(256, np.float32), _BYTES - 127)  # the last of them stands for no number
+    POWERS = np.ldexp(np.ones(256, np.float32), _BYTES - 127)  # the last of them stands for no number
 
 
 def unpack(checkpoint: dict[str, StoredTensor], folder: Path, model: str) -> dict[str, StoredTensor]:
@@ -78,7 +78,7 @@ def _experts(name: str, blocks: StoredTensor, scales: StoredTensor) -> Iterator[
             pairs = np.frombuffer(codes.read(outputs * groups * size), np.uint8).reshape(outputs, groups, size)
             exponents = np.frombuffer(powers.read(outputs * groups), np.uint8).reshape(outputs, groups, 1, 1)
             with np.errstate(over="ignore", invalid="ignore"):
-                numbers = _PAIRS[pairs] * _POWERS[exponents]
+                numbers = _PAIRS[pairs] * POWERS[exponents]
             if not np.isfinite(numbers).all():
                 raise Error(f"{scales.file}: '{name}' has a number that is not finite; {_ADVICE}")
             halves = (numbers.view(np.uint32) >> 16).astype(np.uint16)

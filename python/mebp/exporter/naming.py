@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mebp.errors import Error
-from mebp.exporter import packaged
+from mebp.exporter import ollama_store, packaged
 from mebp.files import user_path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -96,4 +96,8 @@ def title(name: str) -> str:
     """A short name for people: without a path, a scheme or a commit."""
     if hub := HubName.of(name):
         return hub.id
-    return Path(name).name if name.startswith(("/", "./")) else name.removeprefix(packaged.SCHEME)
+    if name.startswith("hub:"):
+        return name.removeprefix("hub:").partition("@")[0]
+    if name.startswith(("/", "./")):
+        return Path(name).name
+    return name.removeprefix(packaged.SCHEME).removeprefix(ollama_store.SCHEME)

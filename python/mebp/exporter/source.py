@@ -2,16 +2,17 @@
 """What the user calls a model, made into a folder with config.json and weights."""
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from mebp.errors import Error, explained
-from mebp.exporter import mxfp4
+from mebp.exporter import mlx, mxfp4, rounded
 from mebp.exporter.config import read_config
 from mebp.exporter.encoders import check_encoder, is_encoder
-from mebp.exporter.finding import find_model
+from mebp.exporter.finding import Found, find_model
 from mebp.exporter.naming import shared_name, shared_path
 from mebp.exporter.text_parts import TextPart, is_of_text, text_part_of
 from mebp.files import check_space, own_file, read_json
@@ -39,6 +40,8 @@ class Source:
     config: PreTrainedConfig
     part: TextPart | None = None
     is_whole: bool = False
+    of_mlx: dict | None = None  # what config.json says of its codes
+    rounded: dict | None = None  # and of FP8 or NF4
 
 
 def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = CAUSAL) -> Source:
@@ -58,20 +61,24 @@ def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool
     if found.is_gguf:
         if task != CAUSAL:
             raise Error(f"{model}: a GGUF file has no encoder; give a Hugging Face folder with --task {task}")
-        return _unpack(found.place, found.origin, scratch, shape_only)
+        with found.as_typed():
+            return _unpack(found, scratch, shape_only)
     return _open(found.name, found.origin, found.place, task)
 
 
-def _unpack(file: Path, origin: str, scratch: Path, shape_only: bool) -> Source:
-    folder = Path(tempfile.mkdtemp(dir=scratch))
+def _unpack(found: Found, scratch: Path, shape_only: bool) -> Source:
+    file, folder = found.place, Path(tempfile.mkdtemp(dir=scratch))
+    if found.has_projector:
+        say(f"note: {found.typed}: takes more than text; its projector is left out", error=True)
     unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
         size = (folder / "model.safetensors").stat().st_size / 1e6
-        say(f"note: the weights of {file.name} are saved beside the graph in f32, {size:,.1f} MB", error=True)
+        what = f"the weights of {found.typed or file.name}"
+        say(f"note: {what} are saved beside the graph in f32, {size:,.1f} MB", error=True)
         for kept in kept_codes(read_container(file)):
             say(f"note: {kept}", error=True)
     with called(file, folder):
-        return _open(file.stem, origin, folder, CAUSAL)
+        return _open(found.name, found.origin, folder, CAUSAL)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
@@ -81,13 +88,18 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
     fields = read_json(file, "download it again")
     quantization = next(filter(None, map(fields.get, _QUANTIZATION)), None)
     method = quantization.get("quant_method", "unknown method") if isinstance(quantization, dict) else quantization
-    if isinstance(of_mlx := fields.get("quantization"), dict) and "bits" in of_mlx:
-        quantization = method = "by MLX"  # which repeats it as quantization_config, without a method
-    if quantization and method != mxfp4.METHOD:
+    of_mlx, of_rounded = mlx_form(fields), None
+    if of_mlx is not None:
+        mlx.check_forms(of_mlx, folder)
+    elif isinstance(quantization, dict) and method in (rounded.FP8, rounded.BITSANDBYTES):
+        rounded.check_method(quantization, folder)
+        of_rounded = quantization
+    elif quantization and method != mxfp4.METHOD:
         raise Error(
             f"{folder}: already quantised ({method}); export the full-precision model instead, mebpc quantises it"
         )
-    fields = {name: value for name, value in fields.items() if name not in _QUANTIZATION}  # export writes bf16
+    codes = (*_QUANTIZATION, "quantization")
+    fields = {name: value for name, value in fields.items() if name not in codes}  # export writes numbers
     config = read_config(file, fields)
     part = text_part_of(fields) if task == CAUSAL else None
     if part is not None:
@@ -96,7 +108,13 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
         _check_causal(fields if part is None else {"model_type": config.model_type}, config, file)
     else:
         check_encoder(fields.get("model_type", "unknown"), config, file, task)
-    return Source(name, origin, folder, config, part, part is not None and not is_of_text(fields))
+    return Source(name, origin, folder, config, part, part is not None and not is_of_text(fields), of_mlx, of_rounded)
+
+
+def mlx_form(fields: Mapping) -> dict | None:
+    """What a config.json says of codes by MLX, which repeats it as quantization_config, without a method."""
+    found = fields.get("quantization")
+    return found if isinstance(found, dict) and "bits" in found else None
 
 
 def _text_of(config: PreTrainedConfig, part: TextPart) -> PreTrainedConfig:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from transformers import PreTrainedModel
 
 from mebp.errors import Error
-from mebp.exporter import classifier
+from mebp.exporter import classifier, mlx, rounded
 from mebp.exporter.alibi import check_alibi
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.encoders import encode_tokens
@@ -53,7 +53,7 @@ def write(
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
     if note := check_alibi(source.config, source.name):
         say(note)
-    stored = {} if shape_only else _text_of(source, read_checkpoint(source.folder))
+    stored = {} if shape_only else _text_of(source, _numbers_of(source, stage))
     skeleton, checkpoint = _match(source, task, stored)
     names = aliases(skeleton)
     say(f"tracing {type(skeleton).__name__} for {batch} x {seq_len} tokens")
@@ -86,6 +86,16 @@ def _check_task(task: str, classes: Sequence[str] | None) -> None:
         raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
     if classes and not TASKS[task].has_classes:
         raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
+
+
+def _numbers_of(source: Source, stage: Stage) -> Checkpoint:
+    """The checkpoint, with numbers in place of MLX's codes, FP8 and NF4."""
+    checkpoint = read_checkpoint(source.folder)
+    if source.rounded is not None:
+        return rounded.unpack(checkpoint, source.rounded, stage.scratch, source.name)
+    if source.of_mlx is None:
+        return checkpoint
+    return mlx.unpack(checkpoint, source.of_mlx, stage.scratch, source.name)
 
 
 def _text_of(source: Source, checkpoint: Checkpoint) -> Checkpoint:
