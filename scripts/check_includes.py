@@ -25,7 +25,7 @@ ALLOWED = {
     "tools/mebpc": ["compiler", "compiler/pipeline", "runtime/include/mebp"],
     "tools/mebp-opt": ["compiler/pipeline", "dialects/*"],
     "tools/mebp-run": ["runtime/include/mebp", "runtime/net"],
-    "python/src": ["runtime/include/mebp", "runtime/net", "format"],
+    "python/src": ["runtime/include/mebp", "runtime/gguf", "runtime/net", "format"],
     "examples": ["runtime/include/mebp"],
     "examples/*": ["runtime/include/mebp"],
     "packages/android/mebp/src/main/cpp": ["runtime/include/mebp"],

@@ -20,6 +20,7 @@ _EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_
 # Whose code is in the compiled files. What is put beside them is asked for by its own name.
 _LINKED = ("libmlir", "libprotobuf", "libhwy", "nlohmann-json", "libcli11", "nanobind")
 _BACKEND, _MLX, _MLX_FOLDER = "libmebp_mlx.so", "libmlx.so", "$ORIGIN/../mlx/lib"
+_GENERAL = "mebp/judging/general.jsonl"
 _PROGRAMS = ("mebpc", "mebp-run")
 _BUILDERS_FOLDERS = (Path(__file__).resolve().parents[1], Path.home())
 
@@ -73,6 +74,7 @@ def problems(name: str, folder: Path, names: set[str]) -> list[str]:
     wrong += extension_problems(compiled) + backend_problems(compiled)
     wrong += licence_problems(compiled, names)
     wrong += [] if "mebp/py.typed" in names else ["lacks mebp/py.typed, which lets type checkers read signatures"]
+    wrong += [] if _GENERAL in names else [f"lacks {_GENERAL}, which mebp judge measures forgetting on"]
     for path in files:
         named = [each for each in _BUILDERS_FOLDERS if f"{each}/".encode() in path.read_bytes()]
         if named:

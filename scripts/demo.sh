@@ -27,4 +27,7 @@ mebp train demo/smollm2.mebp --data examples/brindle_rock.jsonl --epochs 4 --lr 
 say "after: the same questions, none of them as worded in training"
 ask --adapter demo/adapter
 
+say "both side by side, and what the model forgot"
+mebp judge demo/smollm2.mebp --adapter demo/adapter --data "$questions" --no-published --html demo/judgement.html
+
 say "the loss is drawn in demo/loss.png, the PEFT adapter is in demo/adapter"

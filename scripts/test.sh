@@ -56,6 +56,7 @@ finish_beside() { # what start_beside began
 
 run "build" scripts/build.sh
 [ "$failed" = 0 ] || exit 1
+run "Go, for Ollama's templates (Debian)" scripts/setup.sh go
 start_beside "the runtime with sanitizers (googletest)" scripts/test_sanitizers.sh
 run "formats and rules (ruff, clang-format)" scripts/lint.sh
 run "C++ and compiler (googletest, lit)" ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)"

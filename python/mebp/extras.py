@@ -32,6 +32,7 @@ RANGES = {
     "pyarrow": Range("18"),
     "huggingface_hub": Range("1"),
     "cryptography": Range("42"),
+    "lm_eval": Range("0.4.13"),
 }
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 

@@ -57,5 +57,6 @@ def model_config(path: Path, dtype: str) -> dict:
     and without how the weights were quantised that the model was exported from."""
     config, _ = without_code(_without_places(read_json(plain_file(path), _ADVICE)))
     config.pop("torch_dtype", None)  # as it was once called
+    config.pop("quantization", None)  # MLX's, which its readers would look for in the weights
     config["dtype"] = ELEMENT_TYPES[dtype].torch
     return config

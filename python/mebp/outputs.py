@@ -96,7 +96,7 @@ def _is_onnx(content: bytes) -> bool:
 
 LOG = Kind("a log of mebp train", _is_log, may_be_a_stream=True)
 PICTURE = Kind("a loss curve of mebp train", _is_picture)
-PAGE = Kind("a page of mebp inspect", _is_page)
+PAGE = Kind("a page of mebp", _is_page)
 TRACE = Kind("a profile of mebp", _is_trace, may_be_a_stream=True)
 ONNX = Kind("an ONNX model", _is_onnx)
 RATES = Kind("a file of mebp calibrate", _is_rates)

@@ -77,6 +77,12 @@ def answer(text: str, *, end: str = "\n") -> None:
     _print(printable(text) if is_terminal(sys.stdout) else text, end)
 
 
+def say_in_colour(pieces: Iterable[tuple[str, str]], *, end: str = "\n") -> None:
+    """Prints texts on standard output, as `say` does, each in what a terminal's code asks for; "" for none."""
+    shown = (f"\x1b[{code}m{printable(text)}\x1b[0m" if code else printable(text) for text, code in pieces)
+    _print("".join(shown), end)
+
+
 def _print(text: str, end: str, error: bool = False) -> None:
     try:
         print(text, end=end, file=sys.stderr if error else sys.stdout, flush=True)

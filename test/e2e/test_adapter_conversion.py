@@ -2,6 +2,7 @@
 """`mebp adapter convert`: MLX-LM and llama.cpp compute with what is written what PEFT does, and it comes back whole."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -193,10 +194,24 @@ def test_a_bundle_is_a_base_too(tmp_path, capsys):
     (tmp_path / "name.mebp" / "tokenizer").mkdir(parents=True)
     shutil.copy(adapted.base / "config.json", tmp_path / "name.mebp" / "tokenizer")
     given = ["adapter", "convert", str(adapted.adapter), "--to", "gguf", "--base", str(tmp_path / "name.mebp")]
-    assert main([*given, "-o", str(tmp_path / "deep" / "one.gguf")]) == 0
-    said = f"{tmp_path / 'deep' / 'one.gguf'}: 21 layers of rank 4, from PEFT's form to llama.cpp's\n"
-    assert capsys.readouterr().out == said
-    assert (tmp_path / "deep" / "one.gguf").read_bytes() == adapted.to("gguf").read_bytes()
+    file = tmp_path / "deep" / "one.gguf"
+    assert main([*given, "-o", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}: 21 layers of rank 4, from PEFT's form to llama.cpp's",
+        f"llama.cpp loads it with: llama-server -m BASE.gguf --lora {file}; BASE.gguf is the model that it was trained "
+        "on",
+    ]
+    assert file.read_bytes() == adapted.to("gguf").read_bytes()
+
+
+def test_the_command_that_loads_it_is_one_for_a_shell(tmp_path, capsys):
+    adapted = Adapted(tmp_path, "llama")
+    base, file = tmp_path / "the base.gguf", tmp_path / "it's.gguf"
+    write_gguf(adapted.base, base)
+    assert main(["adapter", "convert", str(adapted.adapter), "--to", "gguf", "--base", str(base), "-o", str(file)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    command = shlex.split(said.removeprefix("llama.cpp loads it with: "))
+    assert command == ["llama-server", "-m", str(base), "--lora", str(file)]
 
 
 class TestRefusals:
@@ -345,7 +360,8 @@ class TestRefusals:
         (self.folder / "base" / "config.json").write_text('{"model_type": "mamba"}')
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (
             "changed: model type 'mamba' cannot be written as GGUF here; there is llama, mistral, qwen2, qwen3, "
-            "gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, lfm2_moe"
+            "gemma, gemma2, gemma3_text, gemma4_text, phi3, gpt2, qwen3_5_text, qwen3_5_moe_text, qwen3_next, lfm2, "
+            "lfm2_moe, mixtral, qwen2_moe, qwen3_moe, smollm3, granite, olmo2"
         )
         (self.folder / "base" / "config.json").write_text('{"model_type": "llama"}')
         assert self.line(folder, "--to", "gguf", "-o", self.out, "--base", self.folder / "base", left=left) == (

@@ -174,9 +174,11 @@ def test_adapter_gives_the_same_logits_in_peft(trained):
     np.testing.assert_allclose(session.logits(ids.numpy(), 0, 1)[:, 0], expected, rtol=2e-4, atol=2e-4)
 
 
-def test_merged_model_gives_the_same_logits(trained, tmp_path):
+@pytest.mark.parametrize("onto", ["stored", "published"])
+def test_merged_model_gives_the_same_logits(trained, tmp_path, onto):
+    """The head that was trained as itself has its trained values, whatever the adapter is merged onto."""
     folder, said = trained
-    mebp.merge(bundle_of(said), folder / "adapter", tmp_path / "merged", dtype="f32")
+    mebp.merge(bundle_of(said), folder / "adapter", tmp_path / "merged", dtype="f32", onto=onto)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
     assert model.config.id2label == {0: "bakery", 1: "harbour"}
     session = mebp.Session(bundle_of(said))

@@ -316,3 +316,18 @@ def test_refusals(bundle, folder):
     same = "--reward", f"{folder / 'rewards.py'}:same"
     line = says(*same, "--group", 2, "--max-completion", 4, "--epochs", 1)
     assert "all 4 groups of the epoch had equal rewards, so nothing was learned" in line
+
+
+def test_a_reward_sees_thoughts_and_answers_apart(bundle, tmp_path):
+    """Also a thought that the prompt has opened."""
+    (tmp_path / "apart.py").write_text(
+        "def reward(completion_thoughts, completion_answers):\n"
+        "    assert completion_thoughts == ['Hm.', 'So on'] and completion_answers == ['4', '']\n"
+        "    return [1.0, 0.0]\n"
+    )
+    completions = [{"text": "Hm.</think>4"}, {"text": "So on"}]
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text(json.dumps({"prompt": "2+2=<think>\n", "completions": completions}))
+    run = mebp.train(bundle, file, objective="grpo", rollouts=file, reward=[f"{tmp_path / 'apart.py'}:reward"],
+                     steps=1, progress=False)  # fmt: skip
+    assert len(run.records) == 1

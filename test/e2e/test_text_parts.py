@@ -85,10 +85,11 @@ def test_peft_loads_the_adapter_on_the_whole_class(trained):
     assert relative_error(trained.session.logits(trained.ids), whole.numpy()) < TOLERANCE
 
 
-def test_the_merged_folder_is_the_whole_models(trained, tmp_path):
+@pytest.mark.parametrize("onto", ["stored", "published"])
+def test_the_merged_folder_is_the_whole_models(trained, tmp_path, onto):
     """With the file's own names, and each tensor that is not adapted byte for byte."""
     merged = tmp_path / "merged"
-    result = mebp.merge(trained.bundle, trained.adapter, merged, base=trained.source)
+    result = mebp.merge(trained.bundle, trained.adapter, merged, base=trained.source, onto=onto)
     before, after = load_file(trained.source / "model.safetensors"), {}
     for file in merged.glob("*.safetensors"):
         after |= load_file(file)
@@ -193,8 +194,11 @@ def test_llama_cpp_has_the_text_alone(tmp_path, family, llama_cpp, capsys):  # n
         changes = {"text_config": {**text, "linear_value_head_dim": 12, "mtp_num_hidden_layers": 1}}
     made = train(family, tmp_path, **changes)
     capsys.readouterr()
-    mebp.merge(made.bundle, made.adapter, tmp_path / "merged.gguf")
-    assert ("(nextn, 1 layer) is left out" in capsys.readouterr().err) == (family == "qwen3_5")
+    merged = tmp_path / "merged.gguf"
+    assert main([*map(str, ["merge", made.bundle, "--adapter", made.adapter, "-o", merged])]) == 0
+    said = capsys.readouterr()
+    assert f"{merged}: has the text part alone; what the model takes besides, such as images, is not in it" in said.out
+    assert ("(nextn, 1 layer) is left out" in said.err) == (family == "qwen3_5")
     again = mebp.Session(make_bundle(tmp_path / "merged.gguf", tmp_path / "again", seq_len=23, batch=2, weights="f32"))
     assert relative_error(made.session.logits(made.ids), again.logits(made.ids)) < TOLERANCE
     of_llama_cpp = llama_cpp.logits(tmp_path / "merged.gguf", made.ids[0])

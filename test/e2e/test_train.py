@@ -393,7 +393,7 @@ def test_data_is_not_lost_to_an_output(bundle, data, tmp_path):
         )
     assert data.read_text() == TEXT
     assert refusal("inspect", bundle, "--html", data) == (
-        f"mebp: --html {data}: exists and is not a page of mebp inspect; choose another"
+        f"mebp: --html {data}: exists and is not a page of mebp; choose another"
     )
     page = tmp_path / "page.html"
     for _ in range(2):  # which is made again, for it holds nothing that the bundle has not

@@ -155,4 +155,6 @@ def is_ours(pattern: ast.expr) -> bool:
         # A name in capitals is a constant of a module.
         return all(part in OURS or part.strip("_").isupper() or part.startswith("re.escape(") for part in parts)
     # `text` of adapters/patterns.py is one class, for one character; transformers' classes have patterns of their own.
-    return isinstance(pattern, ast.Constant) or ast.unparse(pattern) in ("text", "of_transformers")
+    # `text` of judging/checks.py is what whoever asks a question has written to judge its answer by.
+    named = ast.unparse(pattern)
+    return isinstance(pattern, ast.Constant) or named in ("text", "of_transformers") or named.strip("_").isupper()

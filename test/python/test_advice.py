@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "mebp"
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*\w")
 NAMES_A_COMMAND = re.compile(
-    r"\bmebpc|\bmebp-run|\bmebp ([a-z]+ |$)|\bcompiled? |\bcommands that |llama-gguf-split|tensorboard"
+    r"\bmebpc|\bmebp-run|\bmebp ([a-z]+ |$)|\bcompiled? |\bcommands that |tensorboard|"
+    r"llama-gguf-split|llama-server|\bollama "
 )
 # Which commands print what a file or a folder says; of others, one of those that have an option in the message.
 PRINTING = {"training": ["train"], "building": ["train"], "rewards": ["train"], "exporter": ["export", "train"],

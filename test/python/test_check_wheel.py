@@ -34,6 +34,7 @@ def test_a_wheel_that_others_cannot_install_is_refused_line_by_line(tmp_path: Pa
         "lacks the licence of libhwy",
         "lacks its own LICENSE",
         "lacks mebp/py.typed, which lets type checkers read signatures",
+        "lacks mebp/judging/general.jsonl, which mebp judge measures forgetting on",
         f"mebp/notes.txt names {ROOT}, a folder of the machine that built it",
         "mebpc does not start: no such library",
         "has no mebp-run",

@@ -31,6 +31,19 @@ def dashed(name):
         ("train --iters 4", "did you mean --steps?"),
         ("train --fp16", "activations are bf16, or f32 with --precision f32"),
         ("train --lora_dropout 0.1", "adapters have no dropout here"),
+        ("train --train_on_inputs", "--loss-on all learns prompts, too"),
+        (
+            "train --mask_history",
+            "--loss-on last learns the last answer alone, and --loss-on turns each as it is asked for",
+        ),
+        (
+            "train --assistant-only-loss",
+            "completions and the assistant's turns are learned, unless --loss-on says otherwise",
+        ),
+        (
+            "train --loss_scale last_round",
+            "--loss-on and --empty-thoughts say what counts, and --turn-weights multiplies",
+        ),
         ("train --num-layers 8", "every layer is adapted; --lora-targets chooses layers by their names"),
         ("train --adaptor-out a", "did you mean --adapter-out?"),
         ("generate m --max_tokens 9", "did you mean --max-new-tokens?"),

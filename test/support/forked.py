@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import mebp.building
-import mebp.recompiling
+import mebp.merging.compiling
 from mebp import tools
 from mebp.cli import main
 from mebp.errors import Error
@@ -30,7 +30,7 @@ _READ = _hub_settings()  # when it was imported
 
 def fork_exports() -> None:
     mebp.building.watch_tool = _watch_tool
-    mebp.recompiling.run_tool = _run_tool
+    mebp.merging.compiling.run_tool = _run_tool
 
 
 def _run_tool(command: Sequence[str]) -> str:

@@ -4,18 +4,19 @@
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 from mebp.adapters.origin import Origin
 from mebp.errors import Error
-from mebp.exporter import packaged
-from mebp.exporter.finding import download
+from mebp.exporter import hub_files, ollama_store, packaged
+from mebp.exporter.finding import Found, download, find_here, find_model
 from mebp.exporter.naming import HubName, hub_name, shared_name, shared_path
 from mebp.extras import need_packages
 from mebp.files import own_file, read_json, user_path
-from mebp.gguf.architectures import architecture_named
+from mebp.gguf.architectures import architecture_in
 from mebp.gguf.container import is_gguf, read_container
 from mebp.gguf.metadata import model_config
 from mebp.words import say
@@ -23,6 +24,7 @@ from mebp.words import say
 _ADVICE = "give --base, a folder with the base model's config.json"
 _AGAIN = "download it again"
 _CONFIG = "config.json"
+_KEPT = (ollama_store.SCHEME, hub_files.SCHEME)  # of files that a store or the hub's cache keeps
 
 
 class Base(Protocol):
@@ -35,21 +37,34 @@ class Base(Protocol):
 
 
 class AskedBase:
-    """Which the user names: a Hugging Face folder, a bundle, a GGUF file, packaged:NAME or a hub id."""
+    """Which the user names: a Hugging Face folder, a bundle, a GGUF file, packaged:NAME, ollama:NAME or a hub id."""
 
     def __init__(self, asked: str | os.PathLike[str]) -> None:
         """Nothing is read or fetched before it is needed."""
         self._asked = os.fspath(asked)
         self._place = _place(self._asked)
-        self._hub = None if self._place.exists() or self._place.is_absolute() else hub_name(self._asked)
+        self._is_kept = not self._place.exists() and self._asked.startswith(_KEPT)
+        is_path = self._place.exists() or self._place.is_absolute() or self._is_kept
+        self._hub = None if is_path else hub_name(self._asked)
 
     @property
     def name(self) -> str:
+        if self._is_kept:
+            return self._found.origin
         return shared_path(self._place) if self._hub is None else str(self._hub)
+
+    @cached_property
+    def _found(self) -> Found:
+        found = find_model(self._asked)
+        if found.note:
+            say(found.note)
+        return found
 
     @cached_property
     def config(self) -> Mapping:
         """Raises mebp.Error where there is none."""
+        if self._is_kept:
+            return _config_kept(self._found)
         if self._hub is None:
             if found := _config_at(self._place):
                 return found
@@ -78,9 +93,9 @@ class StatedBase:
         """Raises mebp.Error where it is not here."""
         if self._stated is None:
             raise Error(f"{self._adapter}: does not say what its base model is; {_ADVICE}")
-        if found := _config_at(_place(self._stated)) or _cached(self._stated):
+        if found := _config_at(_place(self._stated)) or _cached(self._stated) or _kept(self._stated):
             return found
-        base = shlex.quote(self._stated) if HubName.of(self._stated) else "MODEL"
+        base = shlex.quote(self._stated) if hub_files.name_on_hub(self._stated) else "MODEL"
         raise Error(
             f"{self._adapter}: its base model '{self._stated}' is not on this machine, and nothing is fetched because "
             f"an adapter names it; to use that model, run {self._command} --base {base}"
@@ -111,8 +126,22 @@ def _config_at(place: Path) -> Mapping | None:
             return read_json(file, _AGAIN)
     if is_gguf(place):
         container = read_container(place)
-        architecture = architecture_named(container.text("general.architecture", needed=True), f"{place}")
-        return model_config(architecture, container)
+        return model_config(architecture_in(container), container)
+    return None
+
+
+def _config_kept(found: Found) -> Mapping:
+    with found.as_typed():
+        if config := _config_at(found.place):
+            return config
+    raise Error(f"{found.typed or found.place}: no config.json of the base model; {_ADVICE}")
+
+
+def _kept(name: str) -> Mapping | None:
+    """What Ollama's store or the hub's cache has already."""
+    found = find_here(name) if name.startswith(_KEPT) else None
+    with suppress(Error):
+        return found and _config_kept(found)
     return None
 
 

@@ -45,10 +45,10 @@ def convert_adapter(
 ) -> Conversion:
     """Writes `adapter`, which is in any of the forms, as the new file or folder `output` in the form `to` of FORMS.
 
-    base: the base model's folder, bundle, GGUF file or hub id, OWNER/NAME@REVISION too; None for what this machine has
-    trained it on, and of any other adapter for what it says, which has to be here: nothing is fetched because an
-    adapter names it. llama.cpp's form needs its
-    config.json, for the number of heads; an adapted head needs it, to know whether it is tied to the embedding.
+    base: the base model's folder, bundle, GGUF file, ollama:NAME or hub id, OWNER/NAME@REVISION too; None for what
+        this machine has trained it on, and of any other adapter for what it says, which has to be here: nothing is
+        fetched because an adapter names it. llama.cpp's form needs its config.json, for the number of
+        heads; an adapted head needs it, to know whether it is tied to the embedding.
     for_class: of a model that takes more than text, for PEFT or MLX-LM: whether what is written is for the class that
     takes "text" alone, or for the "multimodal" one, which needs config.json, too; None for what the adapter is for.
 

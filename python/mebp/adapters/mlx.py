@@ -10,7 +10,7 @@ import numpy as np
 
 from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale, short_names, shown
 from mebp.errors import Error
-from mebp.exporter.naming import HubName
+from mebp.exporter.hub_files import name_on_hub
 from mebp.exporter.text_parts import text_part_of_names
 from mebp.files import check_space, own_file, read_json
 from mebp.tensor_file import read_tensors, write_tensors
@@ -59,7 +59,7 @@ def write_mlx(adapter: Adapter, folder: Path) -> None:
     check_space(folder, 4 * sum(map(math.prod, shapes.values())), f"{adapter.source.name} for MLX-LM")
     config = {
         "fine_tune_type": "lora",
-        "model": hub.id if (hub := HubName.of(adapter.base or "")) else adapter.base,  # it has no field for a revision
+        "model": hub.id if (hub := name_on_hub(adapter.base or "")) else adapter.base,  # it has no field for a revision
         "num_layers": -1,  # all
         "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": short_names(names)},
     }

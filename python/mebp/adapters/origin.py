@@ -17,7 +17,7 @@ from mebp.adapters.peft import CONFIG
 from mebp.building import Built
 from mebp.cache import Cache, check_writers, make_cache_folder
 from mebp.errors import Error, reason
-from mebp.exporter import packaged
+from mebp.exporter import hub_files, ollama_store, packaged
 from mebp.exporter.naming import HubName, title
 from mebp.files import open_regular, own_file, parse_object, read_bytes, replaced_file, user_path
 from mebp.inspect import inspect
@@ -31,6 +31,7 @@ _LARGEST = 1 << 20  # bytes of mebp.json
 _LARGEST_LIST = 16 << 20
 _ADVICE = "train the adapter again"
 _BY = "mebp "
+_SCHEMES = (packaged.SCHEME, ollama_store.SCHEME, hub_files.SCHEME)
 _PROGRAM = "program.pb"  # of a bundle; it has the checksums of all its other files
 
 
@@ -72,7 +73,7 @@ class Origin:
 def whole_name(model: str) -> str:
     """`model` as it may be called from any folder."""
     place = user_path(model)
-    return os.path.realpath(place) if place.exists() else model
+    return os.path.realpath(place) if place.exists() else ollama_store.canonical(model)
 
 
 def bundle_digest(bundle: Path) -> str:
@@ -114,7 +115,7 @@ def _stated(origin: Origin) -> dict[str, object]:
     return {
         "written_by": f"{_BY}{__version__}",
         "bundle": bundle_digest(Path(origin.bundle)),
-        "model": name if HubName.of(name) or name.startswith(packaged.SCHEME) else title(name),
+        "model": name if HubName.of(name) or name.startswith(_SCHEMES) else title(name),
         "export": dict(origin.exporting),
         "compile": {name: value for name, value in options.items() if name not in _FILES},
     }

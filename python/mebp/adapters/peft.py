@@ -14,7 +14,7 @@ from mebp.adapters.adapter import Adapter, Layer, paired, read_base, read_scale,
 from mebp.adapters.keys import TENSORS, check_prefix, plain_names
 from mebp.adapters.patterns import LayerPatterns
 from mebp.errors import Error
-from mebp.exporter.naming import HubName
+from mebp.exporter.hub_files import name_on_hub
 from mebp.exporter.text_parts import text_part_of_names
 from mebp.extension import load_runtime
 from mebp.files import own_file, read_json
@@ -85,7 +85,7 @@ def names_of_targets(config: Mapping, file: Path) -> list[str] | None:
 def _base(file: Path, config: Mapping) -> str | None:
     name, revision = read_base(config, "base_model_name_or_path", file), config.get("revision")
     both = f"{name}@{revision}"
-    return both if revision and name and HubName.of(both) else name
+    return both if revision and name and name_on_hub(both) else name
 
 
 class _Alphas:
@@ -121,7 +121,7 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
         tensors[f"base_model.model.{called(name)}.lora_A.weight"] = layer.a
         tensors[f"base_model.model.{called(name)}.lora_B.weight"] = adapter.b_for(name, alpha / layer.rank)
     ranks = {called(name): layer.rank for name, layer in adapter.layers.items() if layer.rank != rank}
-    hub = HubName.of(adapter.base or "")
+    hub = name_on_hub(adapter.base or "")
     targets = _targets(short_names(adapter.layers))
     config = {
         "peft_type": "LORA",

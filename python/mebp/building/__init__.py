@@ -125,7 +125,7 @@ class Builder:
     def rebuild(self, model: str, exporting: Mapping[str, object], compiling: Mapping[str, object]) -> Built:
         """The bundle of `model` that these options, those of another Built, make. Raises mebp.Error as `build` does."""
         found = self._find(model)
-        with _settings(found) as settings:
+        with settings_of(found) as settings:
             export_key = export_fingerprint(found, settings, exporting)
         return self._make(Cache(self.say), _Asked(_exact(found, model), found, export_key, exporting, compiling))
 
@@ -133,7 +133,7 @@ class Builder:
         self, cache: Cache, model: str, trained: Trained, options: CompileOptions, also: Mapping[str, object]
     ) -> "_Asked":
         found = self._find(model)
-        with _settings(found) as settings:
+        with settings_of(found) as settings:
             limit = model_limit(settings)
             config = read_json(own_file(settings / "config.json"), "download the model again")
             optimizer = also.get("optimizer")
@@ -326,7 +326,7 @@ def _in_layers(description: dict) -> str:
 
 
 @contextmanager
-def _settings(model: Found) -> Iterator[Path]:
+def settings_of(model: Found) -> Iterator[Path]:
     """A folder with the model's config.json and tokenizer."""
     if not model.is_gguf:
         if not (model.place / "config.json").is_file():
@@ -335,7 +335,7 @@ def _settings(model: Found) -> Iterator[Path]:
             )
         yield model.place
         return
-    with scratch_folder(Path(tempfile.gettempdir()), "mebp-settings-") as folder:
+    with model.as_typed(), scratch_folder(Path(tempfile.gettempdir()), "mebp-settings-") as folder:
         unpack_gguf(model.place, folder, with_weights=False)
         with called(model.place, folder):
             yield folder

@@ -5,13 +5,25 @@ import argparse
 import json
 
 from mebp.cli.connection import add_connection
-from mebp.cli.session import add_adapter, add_compiling, add_data, add_machine, add_model, data_of, open_session, use
+from mebp.cli.session import (
+    add_adapter,
+    add_compiling,
+    add_counting,
+    add_data,
+    add_machine,
+    add_model,
+    data_of,
+    open_session,
+    use,
+)
+from mebp.errors import Error
 from mebp.words import counted, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_data(parser, "the data to measure on, in a form that mebp train takes")
+    add_counting(parser.add_argument)
     add_adapter(parser)
     add_machine(parser)
     add_connection(parser)
@@ -20,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from mebp.data.loading import check_counting
+    from mebp.tasks import CAUSAL
     from mebp.tokenizer import Tokenizer
     from mebp.training.evaluation import perplexity
     from mebp.training.objectives import objective_of_task
@@ -28,6 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     use(arguments, given)
     session = open_session(arguments)
     objective = objective_of_task(session.task)
+    if session.task != CAUSAL and (option := next(iter(given.counting.asked), None)):
+        raise Error(f"{option} says what of answers counts, and {arguments.bundle} is for another task; leave it out")
+    check_counting([given])
     data = objective.load_measured(given, Tokenizer(arguments.bundle), session)
     found = objective.measure_data(session, data)
     said = {"loss": f"{found.loss:.4f}"} | {name: f"{value:.4f}" for name, value in found.metrics.items()}

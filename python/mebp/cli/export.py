@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a Hugging Face folder, a hub id (with @REVISION, too), a GGUF file, or packaged:smollm2",
+        help="a Hugging Face folder, a hub id (with @REVISION, too), a GGUF file, ollama:NAME, "
+        "hub:OWNER/NAME:Q4_K_M, or packaged:smollm2",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR/model.onnx")
     parser.add_argument("--seq-len", type=int, default=256, metavar="N", help="tokens in a sequence (default: 256)")
@@ -37,13 +38,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _storage(model: str) -> str:
-    """The options that keep the codes of a GGUF file."""
-    from mebp.files import user_path
+    """The options that keep the codes of a GGUF file, or are nearest to those of MLX's folder."""
+    from mebp.exporter import mlx
+    from mebp.exporter.checkpoint import read_checkpoint
+    from mebp.exporter.finding import find_here
+    from mebp.exporter.source import mlx_form
+    from mebp.files import read_json, user_path
     from mebp.gguf.codes import storage_options
-    from mebp.gguf.container import is_gguf, read_container
+    from mebp.gguf.container import read_container
 
-    file = user_path(model)
-    options = storage_options(read_container(file)) if is_gguf(file) else ""
+    found = find_here(model)
+    if found and found.is_gguf:
+        return f" {storage_options(read_container(found.place))}".rstrip()
+    place = user_path(model)
+    of_mlx = (place / "config.json").is_file() and mlx_form(read_json(place / "config.json", "download it again"))
+    options = mlx.storage_options(read_checkpoint(place), of_mlx) if of_mlx else ""
     return f" {options}" if options else ""
 
 

@@ -22,13 +22,15 @@ from mebp.words import STANDARD_OUTPUT, listed, say
 _COMMANDS = {
     "export": "export a Hugging Face model to ONNX without copying its weights",
     "train": "train an adapter on text or conversations",
-    "data": "make training data of chats that other apps export",
+    "data": "show what of some data counts in the loss, or make data of chats that apps export",
     "eval": "measure loss and perplexity on text or conversations",
+    "judge": "ask questions with and without an adapter: what it learned, and what the model forgot",
     "rollout": "let a model write completions of prompts, for rewards to score",
     "verify": "compare a bundle's gradients with those of transformers and PEFT in float64",
     "generate": "continue prompts, greedily or by sampling",
     "chat": "talk with a model, turn by turn",
     "merge": "merge an adapter into a model for transformers or llama.cpp",
+    "ollama": "merge an adapter, make a model of it in Ollama and ask it one question",
     "adapter": "convert an adapter between PEFT, MLX-LM and llama.cpp",
     "models": "list which types of models can be trained, and why others are refused",
     "devices": "list the devices that can compute, and why another is not there",
@@ -44,7 +46,7 @@ _COMMANDS = {
 _FIRST = ("train", "eval", "chat", "generate", "merge")  # what people need first
 _OTHERS = {
     "models and bundles": ("export", "models", "inspect", "verify"),
-    "data, adapters, answers": ("data", "adapter", "rollout"),
+    "data, adapters, answers": ("data", "adapter", "ollama", "judge", "rollout"),
     "machines": ("devices", "parity", "calibrate", "cache"),
     "a model on two machines": ("serve", "certs", "wire", "audit"),
 }
@@ -52,7 +54,7 @@ DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
-    DISAGREES: "verify, parity or devices --test found numbers that disagree",
+    DISAGREES: "verify, parity or devices --test found numbers that disagree, or a gate of judge fails",
     FAILED: "error; one line on standard error says why",
     HUNG_UP: "the terminal was closed (SIGHUP); a training run saved its state and adapter first",
     INTERRUPTED: "stopped by Ctrl-C; saved in the same way",

@@ -30,7 +30,7 @@ def add_model(parser: argparse.ArgumentParser, also: str = "") -> None:
         type=Path,
         metavar="MODEL",
         help="the folder of an adapter that mebp train wrote; or what it took: a Hugging Face folder, a hub id, "
-        "packaged:smollm2 or a bundle",
+        "a GGUF file, ollama:NAME, hub:OWNER/NAME:Q4_K_M, packaged:smollm2 or a bundle",
     )
     parser.add_argument(
         "--base",
@@ -57,17 +57,39 @@ def use(arguments: argparse.Namespace, data: "Source | None" = None) -> None:
     arguments.bundle, arguments.adapter = find_used(*named, data)
 
 
+def add_counting(add: Callable[..., argparse.Action]) -> None:
+    """The options that say what of a sample counts in the loss (mebp.data.counting)."""
+    add(
+        "--loss-on",
+        metavar="WHAT",
+        help="what of a conversation is learned: assistant, all of its turns; last, the last of them; turns, each as a "
+        "sample of its own, as it is asked for; all, every token (default: assistant)",
+    )
+    add(
+        "--turn-weights",
+        action="store_true",
+        help='multiply the loss of turns and samples by their "weight", any number of at least 0',
+    )
+    add(
+        "--empty-thoughts",
+        metavar="WHAT",
+        help="skip or learn a thought without a word before an answer (default: skip)",
+    )
+
+
 def add_data(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
     parser.add_argument("--data", type=Path, required=required, metavar="FILE", help=help)
     parser.add_argument("--columns", metavar="NAMES", help=COLUMNS)
 
 
 def data_of(arguments: argparse.Namespace) -> "Source":
-    """What --data names, with --columns."""
+    """What --data names, with --columns, and with what counts of it where the command has options for that."""
     from mebp.data.columns import Columns
+    from mebp.data.counting import Counting
     from mebp.data.sources import Source
 
-    source = Source.of(arguments.data, Columns.read(arguments.columns))
+    named = (getattr(arguments, name, None) for name in ("loss_on", "turn_weights", "empty_thoughts"))
+    source = Source.of(arguments.data, Columns.read(arguments.columns), counting=Counting.read(*named))
     if source.hub and source.hub.note:
         say(source.hub.note, error=True)
     return source

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL
-from mebp.cli.session import COLUMNS, add_compiling
+from mebp.cli.session import COLUMNS, add_compiling, add_counting
 from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=None,
         metavar="MODEL",
-        help="a Hugging Face folder, a hub id (with @REVISION, too) or packaged:smollm2, which is exported and "
-        "compiled first; or a bundle",
+        help="a Hugging Face folder, a hub id, a GGUF file, ollama:NAME, hub:OWNER/NAME:Q4_K_M, packaged:smollm2 "
+        "or a bundle",
     )
     parser.add_argument(
         "--config",
@@ -73,6 +73,7 @@ def _add_data(add: Callable) -> None:
         "share of an epoch",
     )
     add("--columns", metavar="NAMES", help=COLUMNS)
+    add_counting(add)
     add(
         "--task",
         metavar="NAME",
@@ -150,6 +151,11 @@ def _add_evaluation(add: Callable) -> None:
         help="let the model answer this, or each prompt of a file, at each evaluation; also several",
     )
     add("--test", type=Path, metavar="FILE", help="measure the loss on this data once, at the end")
+    add(
+        "--judge",
+        action="store_true",
+        help="at the end, do what mebp judge does on at most 100 samples of --test, or else --eval",
+    )
     add(
         "--patience",
         type=int,

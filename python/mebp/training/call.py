@@ -31,8 +31,8 @@ def train(
 ) -> TrainingRun:
     """Trains a bundle's adapter on data: `mebp train BUNDLE --data DATA`, from Python.
 
-    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a hub id, "OWNER/NAME@REVISION" or
-        "packaged:smollm2".
+    bundle: or a model, which is exported and compiled first: a Hugging Face folder, a GGUF file, a hub id,
+        "OWNER/NAME@REVISION", "hub:OWNER/NAME:Q4_K_M", "ollama:NAME" or "packaged:smollm2".
     data: a file of plain text, or JSON lines with "text", with "prompt" and "completion", or with "messages"; of a
         classifier, "text" and "label", or "tokens" and "labels"; or a folder with train.jsonl, and valid.jsonl and
         test.jsonl for eval and test; or a list of these, each with its share of an epoch where one is given, as in
@@ -43,10 +43,11 @@ def train(
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: task, steps or epochs, lr, seed, optimizer,
         weight_decay, clip, clip_recompute, accumulate, packing, schedule, warmup, warmup_ratio, eval, val_split,
-        eval_every, ask, test, patience, adapter, adapter_out, model_out, keep, state, save_every, pause_on, resume,
-        overwrite, log, plot, report_to, spill_dir, plan_only (which returns a session only of a bundle), profile,
-        threads, device, columns; of masked text mask_probability; of a device's half of a split model connect, cert,
-        key, ca, plain_text, retry_for and in_flight; and what an optimizer has of its own, as mebp.Session lists its
+        eval_every, ask, test, judge, patience, adapter, adapter_out, model_out, keep, state, save_every, pause_on,
+        resume, overwrite, log, plot, report_to, spill_dir, plan_only (which returns a session only of a bundle),
+        profile, threads, device, columns; what counts of conversations, by loss_on, turn_weights and empty_thoughts
+        (docs/what-counts.md); of masked text mask_probability; of a device's half of a split model connect, cert, key,
+        ca, plain_text, retry_for and in_flight; and what an optimizer has of its own, as mebp.Session lists its
         optimizer_options.
         objective ("sft", "dpo", "grpo", "ppo" or "orpo"), reference, reward, reward_timeout, rollouts, and what else an
         objective has, its objective_options, by TRL's names (docs/preferences.md, docs/rewards.md). Of a model, also

@@ -144,9 +144,18 @@ _INSTEAD = (
     ("adapters alone are trained, or with --train full what --train-targets names",
      "modules_to_save lora_modules_to_save trainable_token_indices train_embeddings"),
     ("there is no noise on embeddings here", "neftune_noise_alpha noisy_embedding_alpha neftune"),
-    ("the loss counts completions and the assistant's turns; docs/data.md says which tokens",
-     "mask_prompt no_mask_prompt completion_only_loss assistant_only_loss train_on_inputs train_on_prompt "
-     "train_on_responses_only train_on_completions mask_history loss_on"),
+    ("completions and the assistant's turns are learned, unless --loss-on says otherwise",
+     "mask_prompt completion_only_loss assistant_only_loss train_on_responses_only train_on_completions "
+     "roles_to_train train_on_eos"),
+    ("--loss-on all learns prompts, too", "no_mask_prompt train_on_inputs train_on_prompt"),
+    ("--loss-on last learns the last answer alone, and --loss-on turns each as it is asked for",
+     "mask_history train_last_turn_only train_on_last_turn_only last_turn_only "
+     "last_response_only"),
+    ("--loss-on and --empty-thoughts say what counts, and --turn-weights multiplies", "loss_scale"),
+    ("--empty-thoughts skip is the default, and learn the other choice",
+     "ignore_empty_think disable_ignore_empty_think add_non_thinking_prefix"),
+    ("marks of the data are read in any case, and --turn-weights takes other numbers than 0 and 1",
+     "message_field_training message_field_training_detail prompt_loss_weight"),
     ("the tokenizer's own template is taken",
      "chat_template chat_template_path template use_default_chat_template chat_template_kwargs chat_template_args"),
     ("the tokenizer's own tokens are taken",

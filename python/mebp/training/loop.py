@@ -14,6 +14,7 @@ from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, scratch_folder
 from mebp.inspect import inspect
+from mebp.judging import Judgement
 from mebp.memory import anonymous_bytes
 from mebp.outputs import is_same
 from mebp.session import Session
@@ -23,6 +24,7 @@ from mebp.training import defaults, interrupts, state
 from mebp.training.asking import Asking, bytes_asking
 from mebp.training.duration import Duration
 from mebp.training.evaluation import perplexity
+from mebp.training.judging import Judging
 from mebp.training.keeping import PICTURE, TABLE, Keeper, adapter_digest, load_adapter
 from mebp.training.log import ANSWERS, Answer, Evaluation, Record, RunLog, Test, write_table
 from mebp.training.model_card import command_of
@@ -53,6 +55,7 @@ class TrainingRun:
     signal: int | None = None  # which one
     test_loss: float | None = None  # of what was kept, where there is data for it and the run has finished
     kept: Path | None = None  # the folder of the adapter or model: of --keep all, of the best or the last
+    judgement: Judgement | None = None  # of a run with judge
 
     @property
     def refreshes(self) -> tuple[int, int]:
@@ -121,7 +124,7 @@ class _Run:
             session.model.check_space(options.model_out)
         self.objective, self.pauses = objective, pauses
         self.origin = origin or Origin.of_bundle(options.bundle)
-        self.asking = Asking(options, session, tokenizer)
+        self.asking, self.judging = (kind(options, session, tokenizer) for kind in (Asking, Judging))
         steps_per_epoch = objective.steps_per_epoch(session)
         given = options
         options = defaults.decide(given, steps_per_epoch, objective.measures("eval"), bool(objective.held_out))
@@ -202,7 +205,10 @@ class _Run:
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
             signal = self.interrupted.signal if cut else None
-            found = cut, signal, self.test_loss, self.keeper.result
+            judgement = None
+            if self.judging and self._is_finished and not self.was_finished:
+                judgement = self.judging.run(self.keeper.result, reporter, lambda: self.interrupted.pressed)
+            found = cut, signal, self.test_loss, self.keeper.result, judgement
             return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:

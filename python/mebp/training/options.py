@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 
 from mebp.compile_options import refuse_of_mebpc
 from mebp.data.columns import Columns
+from mebp.data.counting import Counting
 from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
 from mebp.errors import Error
@@ -46,6 +47,9 @@ class TrainingOptions:
     bundle: Path
     data: list  # of what mebp.data.sources reads: files and folders, with their shares
     columns: str | None = None
+    loss_on: str | None = None  # one of mebp.data.counting.LOSS_ON, as the next two
+    turn_weights: bool = False
+    empty_thoughts: str | None = None
     task: str | None = None
     mask_probability: float | None = None
     objective: str = SFT
@@ -73,6 +77,7 @@ class TrainingOptions:
     eval_every: int | None = None
     ask: list | None = None  # texts, and files of prompts
     test: Path | None = None  # likewise
+    judge: bool = False
     adapter: Path | None = None
     adapter_out: Path | None = None
     model_out: Path | None = None
@@ -101,10 +106,12 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         columns = Columns.read(self.columns)
-        object.__setattr__(self, "data", tuple(Source.of(source, columns) for source in read_sources(self.data)))
+        counting = self.counting
+        sources = tuple(Source.of(source, columns, counting=counting) for source in read_sources(self.data))
+        object.__setattr__(self, "data", sources)
         for name in MEASURED:
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, Source.of(getattr(self, name), columns, name))
+                object.__setattr__(self, name, Source.of(getattr(self, name), columns, name, counting))
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
@@ -160,6 +167,12 @@ class TrainingOptions:
             if value not in (None, []) and not objective.writes:
                 writing = those_that(lambda traits: traits.writes)
                 raise Error(f"{option} is of completions that the model writes; give --objective {writing}, too")
+        for option in self.counting.asked:
+            if self.objective != SFT or self.task not in (None, CAUSAL):
+                other = f"--task {self.task}" if self.objective == SFT else f"--objective {self.objective}"
+                raise Error(f"{option} says what of answers is learned, and {other} learns otherwise; leave it out")
+        if self.turn_weights:
+            self._check_weights()
         if self.packing and objective.sums_sequences:
             raise Error(
                 f"--packing puts samples side by side, and --objective {self.objective} takes each sequence by itself; "
@@ -170,6 +183,15 @@ class TrainingOptions:
                 f"--in-flight sends batches ahead, and --objective {self.objective} takes one sequence after the "
                 "other; leave one of them out"
             )
+
+    def _check_weights(self) -> None:
+        besides = {"--packing": self.packing, "--in-flight": self.in_flight > 1, "--connect": self.connect}
+        for option, value in besides.items():
+            if value:
+                raise Error(
+                    f"--turn-weights takes each batch of samples by itself, which {option} does not; leave one of them "
+                    "out"
+                )
 
     def _check_together(self) -> None:
         if self.steps is not None and self.epochs is not None:
@@ -194,6 +216,7 @@ class TrainingOptions:
             raise Error(f"--ask is for models that write text; leave it or --task {self.task} out")
         if self.ask and self.connect:
             raise Error("--ask and --connect cannot be used together: a device's half writes no text; leave one out")
+        self._check_judge()
         if self.resume and self.state is None:
             raise Error("--resume needs --state DIR, the folder to continue from")
         if self.pause_on and self.state is None:
@@ -213,6 +236,23 @@ class TrainingOptions:
             asks = option == "--eval-every" and self.ask
             if value and self.eval is None and self.val_split is None and not self.chooses_length and not asks:
                 raise Error(f"{option} needs --eval FILE, the data to measure the loss on, or --val-split X")
+
+    def _check_judge(self) -> None:
+        if not self.judge:
+            return
+        if self.task not in (None, CAUSAL):
+            raise Error(f"--judge is for models that write text; leave it or --task {self.task} out")
+        if self.connect:
+            raise Error("--judge and --connect cannot be used together: a device's half writes no text; leave one out")
+        if self.adapter_out is None:
+            raise Error("--judge needs --adapter-out DIR, the adapter to judge")
+        if self.eval is None and self.test is None:
+            raise Error("--judge needs --test FILE or --eval FILE, the questions to ask")
+
+    @property
+    def counting(self) -> Counting:
+        """Raises mebp.Error for a value that there is not."""
+        return Counting.read(self.loss_on, self.turn_weights, self.empty_thoughts)
 
     @property
     def measured(self) -> dict[str, Source]:

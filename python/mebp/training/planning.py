@@ -8,6 +8,7 @@ from mebp.memory import anonymous_bytes
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.asking import Asking, bytes_asking, told_of_answers
+from mebp.training.judging import Judging
 from mebp.training.objectives import make_objective
 from mebp.training.opening import open_within_budget
 from mebp.training.options import TrainingOptions
@@ -26,7 +27,8 @@ def plan(options: TrainingOptions, progress: bool = True) -> Session:
         objective = make_objective(options, tokenizer, inspect(options.bundle)["model"]["sequence"])
     before = anonymous_bytes()
     session, planned = open_within_budget(options, objective)
-    Asking(options, session, tokenizer)  # which refuses what has no room for an answer
+    for kind in (Asking, Judging):  # which refuse what has no room for an answer
+        kind(options, session, tokenizer)
     planned += bytes_asking(options, session.plan)
     if progress:
         whole = planned + max(0, before - session.plan["process_bytes"])

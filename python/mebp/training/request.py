@@ -20,15 +20,17 @@ from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.errors import Error
-from mebp.exporter.naming import HubName
+from mebp.exporter.hub_files import name_on_hub
 from mebp.files import user_path
 from mebp.inspect import inspect
 from mebp.objective_traits import SFT, objectives
 from mebp.remote_adapters import listed_kinds
 from mebp.session_options import optimizer_option_kinds, takes_losses
 from mebp.tasks import CAUSAL, FILL_MASK
+from mebp.tokenizer import Tokenizer
 from mebp.training.asking import bytes_asking, tokens_of_asking, told_of_answers
 from mebp.training.interrupts import ended_by_signals
+from mebp.training.judging import tokens_of_judging
 from mebp.training.keeping import adapter_digest
 from mebp.training.loop import Callback, TrainingRun, train
 from mebp.training.model_card import command_of
@@ -181,7 +183,7 @@ class Request:
         if training.objective != SFT:
             also["objective"] = training.objective
         if not (training.optimizer and takes_losses(training.optimizer)):
-            also["accumulate"] = training.accumulate > 1 and training.objective == SFT
+            also["accumulate"] = (training.accumulate > 1 or training.turn_weights) and training.objective == SFT
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()
@@ -203,7 +205,7 @@ class Request:
             training.task or CAUSAL,
             lambda config: objective.classes_of(training, config),
             self._usual_budget(),
-            (lambda tokenizer: tokens_of_asking(training, tokenizer)) if training.ask else None,
+            self._written if training.ask or training.judge else None,
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
@@ -211,6 +213,10 @@ class Request:
             if progress:
                 stage, tell = stack.enter_context(stages("starting")), say
             return make(Builder(tell, stage), self._model(tell), trained, self._compiling(tell), also)
+
+    def _written(self, tokenizer: Tokenizer) -> int:
+        """Tokens of the longest prompt with its answer."""
+        return max(find(self.training, tokenizer) for find in (tokens_of_asking, tokens_of_judging))
 
     def _build_with_room(self, builder: Builder, *asked: object) -> Built:
         """As Builder.build; where a budget is to hold what --ask takes as well, with less of it for training."""
@@ -251,8 +257,8 @@ class Request:
         if not self.training.resume or user_path(asked).exists():
             return asked
         began = saved_with(self.training.state).get("model")
-        names = [HubName.of(str(began.get(key))) if isinstance(began, dict) else None for key in (ASKED, EXACT)]
-        now, (before, exact) = HubName.of(asked), names
+        names = [name_on_hub(str(began.get(key))) if isinstance(began, dict) else None for key in (ASKED, EXACT)]
+        now, (before, exact) = name_on_hub(asked), names
         if None in (now, before, exact) or not exact.is_exact or now.id != exact.id:
             return asked
         if now.revision not in (None, before.revision):
