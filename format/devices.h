@@ -12,14 +12,15 @@ namespace mebp::format {
 struct DeviceTraits {
   const char *name;
   bool placesValues;          // by itself, in memory of its own; else a session has an arena, and kernels a workspace
+  bool readsBlocks;           // weights as GGUF files have them
   bool multipliesDequantised; // products that give input gradients take a quantised matrix tile by tile, as numbers
 };
 
 // The default first.
 inline constexpr DeviceTraits devices[] = {
-    {"cpu", false, false},
-    {"mlx", true, true},
-    {"mlx-cpu", true, false},
+    {"cpu", false, true, false},
+    {"mlx", true, false, true},
+    {"mlx-cpu", true, false, false},
 };
 
 // Null where there is none.

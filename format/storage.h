@@ -3,41 +3,57 @@
 // How the numbers of a matrix are stored. Quantised rows are padded to whole groups: docs/format.md.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
-
-#include "format/half.h"
 
 namespace mebp::format {
 
 enum ElementType : int; // of program.proto
 
-// As ElementType numbers them.
-enum class Storage : uint8_t { Unknown, F32, BF16, I32, Int4, Int8 };
+// As ElementType numbers them. From F16 on: as GGUF files have them, format/blocks.h.
+enum class Storage : uint8_t { Unknown, F32, BF16, I32, Int4, Int8, F16, Q50, Q51, Q4K, Q5K, Q6K, MXFP4 };
+
+// `bytes` have so many numbers.
+struct StorageTraits {
+  const char *name;
+  uint64_t numbers, bytes;
+};
+constexpr StorageTraits traitsOf(Storage storage) {
+  constexpr StorageTraits traits[] = {{"unknown", 1, 0}, {"f32", 1, 4},      {"bf16", 1, 2},     {"i32", 1, 4},
+                                      {"int4", 2, 1},    {"int8", 1, 1},     {"f16", 32, 64},    {"q5_0", 32, 22},
+                                      {"q5_1", 32, 24},  {"q4_k", 256, 144}, {"q5_k", 256, 176}, {"q6_k", 256, 210},
+                                      {"mxfp4", 32, 17}};
+  return traits[static_cast<int>(storage)];
+}
 
 constexpr uint64_t groupSize = 32; // of a quantised row: one f16 scale and minimum for so many codes
 
 constexpr Storage storageOf(ElementType element) {
-  return element > 0 && element <= static_cast<int>(Storage::Int8) ? static_cast<Storage>(element) : Storage::Unknown;
+  return element > 0 && element <= static_cast<int>(Storage::MXFP4) ? static_cast<Storage>(element) : Storage::Unknown;
 }
 constexpr ElementType elementOf(Storage storage) { return static_cast<ElementType>(storage); }
 
-constexpr const char *nameOf(Storage storage) {
-  constexpr const char *names[] = {"unknown", "f32", "bf16", "i32", "int4", "int8"};
-  return names[static_cast<int>(storage)];
-}
+constexpr const char *nameOf(Storage storage) { return traitsOf(storage).name; }
 
+// With scales and minima of their own.
 constexpr bool isQuantised(Storage storage) { return storage == Storage::Int4 || storage == Storage::Int8; }
+// In blocks, of which a row has whole ones.
+constexpr bool isInBlocks(Storage storage) { return storage >= Storage::F16; }
+constexpr uint64_t numbersOfBlock(Storage storage) { return traitsOf(storage).numbers; }
+// Each number by itself.
+constexpr bool isPlain(Storage storage) { return !isQuantised(storage) && !isInBlocks(storage); }
 // What activations are stored as, and kernels may write.
 constexpr bool isFloat(Storage storage) { return storage == Storage::F32 || storage == Storage::BF16; }
 // What weights are stored as.
-constexpr bool isWeight(Storage storage) { return isFloat(storage) || isQuantised(storage); }
+constexpr bool isWeight(Storage storage) { return isFloat(storage) || isQuantised(storage) || isInBlocks(storage); }
+// Whether a row may have so many.
+constexpr bool holdsColumns(Storage storage, uint64_t columns) {
+  return !isInBlocks(storage) || columns % numbersOfBlock(storage) == 0;
+}
 
-// Of so many elements; of Int4, an even number.
+// Of so many elements; of Int4, an even number, and of what is in blocks, those of whole ones.
 constexpr uint64_t bytesOf(Storage storage, uint64_t elements) {
-  constexpr uint64_t bits[] = {0, 32, 16, 32, 4, 8};
-  return elements * bits[static_cast<int>(storage)] / 8;
+  const StorageTraits traits = traitsOf(storage);
+  return elements * traits.bytes / traits.numbers;
 }
 // Of a row.
 constexpr uint64_t groupsOf(Storage storage, uint64_t columns) {
@@ -60,39 +76,6 @@ template <typename Matrix> constexpr StoredSize storedSize(const Matrix &matrix)
   Storage storage = storageOf(matrix.element());
   return {matrix.rows() * rowBytesOf(storage, matrix.columns()),
           matrix.rows() * groupsOf(storage, matrix.columns()) * sizeof(uint16_t)};
-}
-
-// A row of a matrix, or of a slice of one that begins with a group.
-struct StoredRow {
-  Storage storage = Storage::F32;
-  const void *data = nullptr;
-  const uint16_t *scales = nullptr, *minima = nullptr; // f16, of a quantised row
-  int64_t group = groupSize;
-
-  int code(int64_t column) const {
-    const auto *codes = static_cast<const uint8_t *>(data);
-    return storage == Storage::Int8 ? codes[column] : (codes[column / 2] >> (column % 2 * 4)) & 15;
-  }
-};
-
-// Writes the numbers of [column, column + count) to out: the one definition of what a quantised element is.
-inline void readRow(const StoredRow &row, int64_t column, int64_t count, float *out) {
-  if (row.storage == Storage::F32) {
-    std::memcpy(out, static_cast<const float *>(row.data) + column, static_cast<size_t>(count) * sizeof(float));
-    return;
-  }
-  if (row.storage == Storage::BF16 || row.storage == Storage::I32) {
-    for (int64_t c = column; c < column + count; ++c)
-      *out++ = row.storage == Storage::BF16 ? bfloatToFloat(static_cast<const uint16_t *>(row.data)[c])
-                                            : static_cast<float>(static_cast<const int32_t *>(row.data)[c]);
-    return;
-  }
-  for (int64_t c = column, end = column + count; c < end;) {
-    int64_t group = c / row.group, groupEnd = std::min((group + 1) * row.group, end);
-    float scale = halfToFloat(row.scales[group]), minimum = halfToFloat(row.minima[group]);
-    for (; c < groupEnd; ++c)
-      *out++ = scale * static_cast<float>(row.code(c)) + minimum;
-  }
 }
 
 } // namespace mebp::format

@@ -6,6 +6,8 @@
 //    what a kernel reads exactly, as the weight of a convolution.
 // 2. A weight whose layer a rule names (PATTERN=STORAGE; * stands for anything, an alias counts as its name) is stored
 //    as the rule has it. Rules that disagree, or match no matrix, are errors.
+//    `file` is what the model's own file has: the blocks of a GGUF file byte for byte, or in the storage that holds
+//    them exactly, else the file's element type.
 // 3. Tables, and the head, which sees every token of the vocabulary, are as `embeddings`, all others as `matrices`.
 //    What is trained whole beside adapters is f32.
 #include "compiler/adapt/Passes.h"
@@ -66,6 +68,8 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
         if (failed(applyRules(read, parameter, chosen)))
           return signalPassFailure();
       }
+      if (chosen == format::WeightFormat::File)
+        chosen = ofFile(parameter);
       parameter.setStorage(format::nameOf(chosen));
     }
     for (const Rule &rule : read)
@@ -76,8 +80,22 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
       }
   }
 
+  static format::WeightFormat ofFile(nn::ParameterOp parameter) {
+    if (auto blocks = parameter.getBlocks())
+      return format::findByName(format::fileTypes, blocks->getElement())->heldBy;
+    auto data = parameter.getData();
+    if (auto pieces = parameter.getPieces(); pieces && !pieces->empty())
+      data = cast<nn::ExternalDataAttr>(pieces->getValue().front());
+    if (!data || data->getElement() == "f32")
+      return format::WeightFormat::F32;
+    if (data->getElement() == "bf16")
+      return format::WeightFormat::BF16;
+    const bool fits = format::holdsColumns(format::Storage::F16, parameter.getTensorType().getShape().back());
+    return fits ? format::WeightFormat::F16 : format::WeightFormat::F32;
+  }
+
   FailureOr<format::WeightFormat> readFormat(StringRef name) {
-    if (std::optional<format::WeightFormat> found = format::parseWeightFormat(name))
+    if (std::optional<format::WeightFormat> found = format::parseChosenFormat(name))
       return *found;
     return getOperation().emitError() << "'" << name << "' is no storage of weights; choose "
                                       << format::weightFormatNames;
@@ -89,7 +107,7 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
       auto [pattern, storage] = StringRef(text).rsplit('=');
       if (pattern.empty() || storage.empty())
         return refuse() << "give PATTERN=STORAGE, such as lm_head=int8";
-      std::optional<format::WeightFormat> weightFormat = format::parseWeightFormat(storage);
+      std::optional<format::WeightFormat> weightFormat = format::parseChosenFormat(storage);
       if (!weightFormat)
         return refuse() << "choose " << format::weightFormatNames;
       llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);

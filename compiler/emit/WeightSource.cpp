@@ -37,6 +37,9 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   seed = randomSeed;
   stream = index;
   pieces.clear();
+  type = nullptr;
+  if (parameter.getBlocks() && failed(openBlocks(parameter)))
+    return failure();
   if (auto drawn = parameter.getDrawn()) {
     seed = drawn->getSeed();
     stream = drawn->getStream();
@@ -80,6 +83,22 @@ FailureOr<const llvm::MemoryBuffer *> WeightSource::openFile(nn::ParameterOp par
     file = std::move(*opened);
   }
   return file.get();
+}
+
+LogicalResult WeightSource::openBlocks(nn::ParameterOp parameter) {
+  nn::ExternalDataAttr place = *parameter.getBlocks();
+  auto file = openFile(parameter, place.getFile());
+  if (failed(file))
+    return failure();
+  const format::FileType &found = *format::findByName(format::fileTypes, place.getElement());
+  const uint64_t needed = columns / found.numbers * found.bytes, size = (*file)->getBufferSize();
+  if (transposed || place.getBytes() != rows * needed || place.getBytes() > size ||
+      place.getOffset() > size - place.getBytes())
+    return parameter.emitError() << place.getFile() << ": does not have the blocks of '" << parameter.getSymName()
+                                 << "'; export the model again";
+  type = &found, blockBytes = needed;
+  blocks = reinterpret_cast<const unsigned char *>((*file)->getBufferStart()) + place.getOffset();
+  return success();
 }
 
 LogicalResult WeightSource::openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t count) {

@@ -18,6 +18,9 @@ public:
   llvm::LogicalResult open(nn::ParameterOp parameter, uint64_t index);
   /// Reads a row to out[columns]; several threads may at once.
   void readRow(uint64_t row, float *out) const;
+  /// The row's blocks, where the parameter has some: those of getFileType(), else null.
+  const unsigned char *getBlocks(uint64_t row) const { return type ? blocks + row * blockBytes : nullptr; }
+  const format::FileType *getFileType() const { return type; }
 
 private:
   /// Some rows that lie one after the other in a file.
@@ -27,13 +30,17 @@ private:
     std::string element;
   };
 
+  llvm::LogicalResult openBlocks(nn::ParameterOp parameter);
   llvm::LogicalResult openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t rows);
   llvm::FailureOr<const llvm::MemoryBuffer *> openFile(nn::ParameterOp parameter, llvm::StringRef name);
 
   std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
   llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
-  std::vector<Piece> pieces; // of equal size; none: random
+  std::vector<Piece> pieces;              // of equal size; none: random
+  const format::FileType *type = nullptr; // of blocks
+  const unsigned char *blocks = nullptr;
+  uint64_t blockBytes = 0; // of a row
   uint64_t rows = 0, columns = 0, stream = 0;
   uint64_t matrixRows = 0; // of each expert; all, if there are none
   bool transposed = false, isVector = false;

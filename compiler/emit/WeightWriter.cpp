@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/emit/WeightWriter.h"
 
+#include "compiler/emit/FileBlocks.h"
+#include "compiler/emit/Quantize.h"
 #include "compiler/emit/WeightSource.h"
 #include "format/container.h"
 #include "format/weights_digest.h"
@@ -78,10 +80,15 @@ public:
     batch.minima.resize(count * groups);
     std::vector<float> row(columns);
     for (uint64_t i = 0; i < count; ++i) {
+      unsigned char *data = batch.data.data() + i * rowBytes;
+      uint16_t *scales = batch.scales.data() + i * groups, *minima = batch.minima.data() + i * groups;
+      if (const format::FileType *type = source.getFileType(); type && type->heldBy == weightFormat) {
+        storeBlocks(*type, source.getBlocks(first + i), columns, data, scales, minima);
+        continue;
+      }
       source.readRow(first + i, row.data());
       auto bad = llvm::find_if(row, [](float value) { return !std::isfinite(value); });
-      if (bad != row.end() || !storeRow(weightFormat, row.data(), columns, batch.data.data() + i * rowBytes,
-                                        batch.scales.data() + i * groups, batch.minima.data() + i * groups)) {
+      if (bad != row.end() || !storeRow(weightFormat, row.data(), columns, data, scales, minima)) {
         batch.badRow = first + i;
         batch.badValue = bad != row.end() ? *bad : 0.0f;
         return;

@@ -356,7 +356,7 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
     Location location = NameLoc::get(builder.getStringAttr(name));
     parameter = nn::ParameterOp::create(builder, location, name, type);
   }
-  if (failed(file.attachData(tensor, parameter)))
+  if (failed(file.attachData(tensor, parameter)) || failed(file.attachBlocks(tensor, parameter)))
     return {};
   parameter.setBare(file.isBare(tensor.name()));
   parameter.setWhole(file.isWhole(tensor.name()));

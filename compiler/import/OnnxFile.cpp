@@ -41,7 +41,7 @@ std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
   std::unique_ptr<OnnxFile> file(new OnnxFile(path, context));
   if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()) ||
       failed(file->readNames("mebp.bare", file->bare)) || failed(file->readNames("mebp.whole", file->whole)) ||
-      failed(file->readNames("mebp.classes", file->classes)))
+      failed(file->readNames("mebp.classes", file->classes)) || failed(file->readBlocks()))
     return nullptr;
   return file;
 }
@@ -132,6 +132,31 @@ LogicalResult OnnxFile::readAliases() {
   for (const auto &[name, alias] : *tied)
     if (auto other = alias.getAsString())
       aliases.push_back({name.str(), {other->str()}});
+  return success();
+}
+
+LogicalResult OnnxFile::readBlocks() {
+  StringRef text = getMetadata("mebp.blocks");
+  if (text.empty())
+    return success();
+  llvm::json::Value json = parseJson(text);
+  const llvm::json::Object *places = json.getAsObject();
+  auto refuse = [&] {
+    return emitError() << "has metadata 'mebp.blocks' that names no blocks; export the model again";
+  };
+  if (!places)
+    return refuse();
+  for (const auto &[name, value] : *places) {
+    const llvm::json::Object *fields = value.getAsObject();
+    if (!fields)
+      return refuse();
+    auto type = fields->getString("type"), location = fields->getString("file");
+    auto offset = fields->getInteger("offset"), bytes = fields->getInteger("bytes");
+    if (!type || !format::findByName(format::fileTypes, *type) || !location || !offset || *offset < 0 || !bytes ||
+        *bytes < 0)
+      return refuse();
+    blocks[name] = {type->str(), {location->str(), static_cast<uint64_t>(*offset), static_cast<uint64_t>(*bytes)}};
+  }
   return success();
 }
 

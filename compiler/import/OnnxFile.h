@@ -7,6 +7,7 @@
 #include "compiler/import/onnx.pb.h"
 #include "dialects/nn/Parameters.h"
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace mebp {
@@ -38,6 +39,9 @@ public:
   mlir::FailureOr<HostTensor> readConstant(const onnx::Tensor &tensor) const;
   /// Where an initializer lies in a file beside the model; fails with a diagnostic where it does not.
   mlir::FailureOr<nn::ExternalDataAttr> getPlace(const onnx::Tensor &tensor) const;
+  /// Where the blocks of a GGUF file lie that a weight's numbers come from, as an attribute of `parameter`:
+  /// mebp.blocks.
+  mlir::LogicalResult attachBlocks(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
   /// Where a weight's bytes lie, as attributes of `parameter`; fails with a diagnostic.
   mlir::LogicalResult attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
 
@@ -51,12 +55,15 @@ private:
   mlir::LogicalResult parse();
   mlir::LogicalResult check();
   mlir::LogicalResult readAliases();
+  mlir::LogicalResult readBlocks();
   /// The names that a key lists as a JSON array; none where it is not there.
   mlir::LogicalResult readNames(llvm::StringRef key, std::vector<std::string> &out) const;
   mlir::InFlightDiagnostic emitTensorError(const onnx::Tensor &tensor) const;
   /// The size of the tensor's data; fails for an element type or a shape that cannot be.
   mlir::FailureOr<uint64_t> getBytes(const onnx::Tensor &tensor) const;
   mlir::FailureOr<Place> locate(const onnx::Tensor &tensor) const;
+  /// A place in the file at `location`, which has to lie beside the model.
+  mlir::FailureOr<Place> locate(const onnx::Tensor &tensor, llvm::StringRef location, Place place) const;
   /// The bytes of an inline tensor, little-endian.
   mlir::FailureOr<std::string> getInlineBytes(const onnx::Tensor &tensor) const;
 
@@ -65,6 +72,7 @@ private:
   onnx::Model model;
   std::vector<std::pair<std::string, std::vector<std::string>>> aliases;
   std::vector<std::string> bare, whole, classes;
+  llvm::StringMap<std::pair<std::string, Place>> blocks; // their type, and a file's name in place of its path
 };
 
 /// ONNX's numbers for element types, as far as they are read here.

@@ -188,14 +188,18 @@ FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor) const {
       return emitTensorError(tensor) << "has external data with " << property.key() << " '" << property.value()
                                      << "', which is not a number; export the model again";
   }
+  if (length && *length != place.bytes)
+    return emitTensorError(tensor) << "has " << *length << " bytes of external data where its shape needs "
+                                   << place.bytes << "; export the model again";
+  return locate(tensor, location, place);
+}
+
+FailureOr<OnnxFile::Place> OnnxFile::locate(const onnx::Tensor &tensor, StringRef location, Place place) const {
   if (location.empty())
     return emitTensorError(tensor) << "has external data without a location; export the model again";
   if (llvm::sys::path::is_absolute(location) || leavesFolder(location))
     return emitTensorError(tensor) << "has external data in '" << location
                                    << "', outside the model's folder; put the file beside the model";
-  if (length && *length != place.bytes)
-    return emitTensorError(tensor) << "has " << *length << " bytes of external data where its shape needs "
-                                   << place.bytes << "; export the model again";
 
   SmallString<128> file(llvm::sys::path::parent_path(path));
   llvm::sys::path::append(file, location);
@@ -269,6 +273,24 @@ FailureOr<nn::ExternalDataAttr> OnnxFile::getPlace(const onnx::Tensor &tensor) c
     return failure();
   return nn::ExternalDataAttr::get(&context, place->file, place->offset, place->bytes,
                                    element::name(tensor.data_type()));
+}
+
+LogicalResult OnnxFile::attachBlocks(const onnx::Tensor &tensor, nn::ParameterOp parameter) const {
+  auto found = blocks.find(tensor.name());
+  if (found == blocks.end() || getMetadata("mebp.shape_only") == "1")
+    return success();
+  const auto &[name, named] = found->second;
+  const format::FileType &type = *format::findByName(format::fileTypes, name);
+  ArrayRef<int64_t> shape = parameter.getTensorType().getShape();
+  const uint64_t columns = shape.back(), elements = parameter.getTensorType().getNumElements();
+  if (shape.size() < 2 || columns % type.numbers != 0 || named.bytes != elements / type.numbers * type.bytes)
+    return emitTensorError(tensor) << "has " << named.bytes << " bytes of " << name << ", which are not its shape's; "
+                                   << "export the model again";
+  auto place = locate(tensor, named.file, named);
+  if (failed(place))
+    return failure();
+  parameter.setBlocksAttr(nn::ExternalDataAttr::get(&context, place->file, place->offset, place->bytes, name));
+  return success();
 }
 
 LogicalResult OnnxFile::attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const {

@@ -130,7 +130,18 @@ private:
     return attribute ? attribute.getInt() : otherwise;
   }
 
+  /// The exporter attaches blocks where some of them are not held exactly otherwise.
+  void chooseStorage() {
+    if (!compilation.followsFile || llvm::none_of(module->getOps<nn::ParameterOp>(),
+                                                  [](nn::ParameterOp parameter) { return parameter.getBlocks(); }))
+      return;
+    options.storage.matrices = format::WeightFormat::File;
+    if (!compilation.choosesEmbeddings)
+      options.storage.embeddings = format::WeightFormat::File;
+  }
+
   LogicalResult chooseShape() {
+    chooseStorage();
     StepShape &shape = options.shape;
     options.generation.positions = compilation.generateLength.value_or(0);
     shape.batch = compilation.batch.value_or(getInteger("mebp.batch", shape.batch));
@@ -287,8 +298,19 @@ private:
     return success();
   }
 
+  LogicalResult verifyDevice() {
+    const format::DeviceTraits &device = *format::findDevice(options.training.device);
+    for (auto parameter : module->getOps<nn::ParameterOp>())
+      if (auto stored = parameter.getWeightFormat();
+          stored && isInBlocks(format::storageOf(*stored)) && !device.readsBlocks)
+        return emitError() << "--device " << device.name << ": has no kernels for " << format::nameOf(*stored)
+                           << ", in which '" << parameter.getSymName()
+                           << "' is stored; give --weights int8, or --device cpu";
+    return success();
+  }
+
   LogicalResult emitAll() {
-    if (failed(verifyMoves()))
+    if (failed(verifyMoves()) || failed(verifyDevice()))
       return failure();
     if (!options.split.isChosen)
       return emitPlan(compilation.output);

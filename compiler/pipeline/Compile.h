@@ -16,6 +16,8 @@ struct Compilation {
   std::optional<int64_t> batch, sequence; // empty: as exported
   std::optional<int64_t> generateLength;  // empty: the bundle does not generate text
   Options options;                        // but for the shape, which the above decide
+  bool followsFile = false;               // blocks of a GGUF file are stored as they are; nobody chose otherwise
+  bool choosesEmbeddings = false;         // whatever the matrices are stored as
   std::string budgetOption;               // "--memory-budget 64MiB": where the budget comes from; empty without one
   std::string budgetReason;               // why it is that much, where nobody gave a size
   bool findLongest = false;               // say how long a sequence trains in the budget, and stop

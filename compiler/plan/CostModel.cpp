@@ -117,7 +117,9 @@ private:
     nn::ParameterOp parameter = findParameter(program, block, kernel.getInputs()[1]);
     if (parameter && parameter.getInitialBound())
       return call.operands[0].columns > call.results[0].columns ? "lora_down" : "lora_up";
-    std::string weights = format::nameOf(parameter ? mebp::getStorage(parameter) : format::Storage::F32);
+    format::Storage storage = parameter ? mebp::getStorage(parameter) : format::Storage::F32;
+    // Blocks are expanded about as bytes are.
+    std::string weights = format::nameOf(isInBlocks(storage) ? format::Storage::Int8 : storage);
     return call.low().rows > 0 ? weights + " low" : weights;
   }
 

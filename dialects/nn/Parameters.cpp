@@ -30,6 +30,8 @@ LogicalResult ParameterOp::verify() {
     return emitOpError("has a 'gradient_rank', which is of a trainable matrix alone");
   if (getStorage() && !getWeightFormat())
     return emitOpError() << "has the storage '" << *getStorage() << "'; known are " << mebp::format::weightFormatNames;
+  if (auto blocks = getBlocks(); blocks && !mebp::format::findByName(mebp::format::fileTypes, blocks->getElement()))
+    return emitOpError() << "has blocks of '" << blocks->getElement() << "', which is no type of blocks";
   return success();
 }
 std::optional<mebp::format::WeightFormat> ParameterOp::getWeightFormat() {

@@ -7,7 +7,7 @@
 
 #include "format/container.h"
 #include "format/folders.h"
-#include "format/storage.h"
+#include "format/stored_row.h"
 #include "format/weights_digest.h"
 #include "format/wire.h"
 #include "runtime/bundle/describe.h"

@@ -44,6 +44,8 @@ static Status validateWeight(const format::Weight &weight, uint64_t size) {
   if (weight.rank() == 2 && weight.shape_size() == 3 &&
       static_cast<uint64_t>(weight.shape(weight.transposed() ? 1 : 2)) != weight.columns())
     return failure(MEBP_CORRUPT, "its shape in the model has other columns");
+  if (!holdsColumns(storage, weight.columns()))
+    return failure(MEBP_CORRUPT, "its rows are no whole blocks");
   bool quantised = isQuantised(storage);
   if (weight.group() != (quantised ? format::groupSize : 0))
     return failure(MEBP_CORRUPT, "its groups are not of %u", static_cast<uint32_t>(format::groupSize));

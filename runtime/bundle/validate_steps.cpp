@@ -302,7 +302,7 @@ Status ProgramValidator::checkWindow(uint32_t whole, uint32_t part, uint32_t loo
     Dimension covered{domain, overTokens ? Extent::TOKENS : Extent::STATIC};
     if (rowsOf(whole) == covered && columnsOf(whole) == columns)
       return Status();
-  } else if (columns.kind == Extent::LOOP && columns.loop == loop && !isQuantised(storageOf(whole))) {
+  } else if (columns.kind == Extent::LOOP && columns.loop == loop && isPlain(storageOf(whole))) {
     if (rowsOf(whole) == Dimension{1} && rows == Dimension{1} && columnsOf(whole) == Dimension{domain})
       return Status();
   }
@@ -314,7 +314,7 @@ Status ProgramValidator::checkOwnPart(uint32_t whole, uint32_t part, uint32_t lo
   const format::Loop &step = *loops[loop].step;
   const uint64_t trips = model.batch() * ((model.sequence() + step.size() - 1) / step.size());
   const Dimension rows = rowsOf(part), all = rowsOf(whole);
-  if (step.domain() == format::Loop::TOKEN_ROWS || isQuantised(storageOf(whole)) || rows.count == 0 ||
+  if (step.domain() == format::Loop::TOKEN_ROWS || !isPlain(storageOf(whole)) || rows.count == 0 ||
       columnsOf(part) != columnsOf(whole) || columnsOf(part).kind != Extent::STATIC || all.count / rows.count < trips)
     return failure(MEBP_CORRUPT, "value %u is not what a trip of loop %u has of value %u", part, loop, whole);
   return Status();

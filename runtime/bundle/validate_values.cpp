@@ -135,6 +135,8 @@ Status ProgramValidator::checkValues() {
   for (uint32_t i = 0; i < states.size(); ++i) {
     if (format::storageOf(value(i).element()) == format::Storage::Unknown)
       return failure(MEBP_CORRUPT, "value %u has an unknown element type", i);
+    if (!holdsColumns(format::storageOf(value(i).element()), value(i).columns()))
+      return failure(MEBP_CORRUPT, "value %u has rows that are no whole blocks", i);
     if (Status status = checkExtent(i, rowsOf(i), true); !status.ok())
       return status;
     if (Status status = checkExtent(i, columnsOf(i), false); !status.ok())

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "format/storage.h"
+#include "format/stored_row.h"
 
 namespace mebp {
 

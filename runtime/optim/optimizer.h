@@ -10,6 +10,7 @@
 
 #include "format/half.h"
 #include "format/optimizers.h"
+#include "format/stored_row.h"
 #include "runtime/core/status.h"
 #include "runtime/core/workers.h"
 #include "runtime/optim/codes.h"

@@ -9,6 +9,8 @@
 #include "runtime/optim/codes.h"
 #include "runtime/optim/lazy_refresh.h"
 
+#include "format/stored_row.h"
+
 namespace mebp {
 
 namespace {

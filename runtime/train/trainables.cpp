@@ -8,6 +8,7 @@
 #include "format/half.h"
 #include "format/optimizers.h"
 #include "format/random.h"
+#include "format/stored_row.h"
 #include "runtime/optim/codes.h"
 #include "runtime/optim/direction.h"
 #include "runtime/optim/session_options.h"

@@ -76,7 +76,7 @@ void declareShape(CLI::App &app, Compilation &out) {
 void declareTypes(CLI::App &app, Storage &storage, Texts &texts) {
   app.option_defaults()->group("Types");
   addShared(app, "precision", texts.precision)->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
-  addShared(app, "weights", texts.weights)->capture_default_str();
+  addShared(app, "weights", texts.weights);
   addShared(app, "embedding-weights", texts.embeddingWeights);
   addShared(app, "weights-for", storage.rules)->delimiter(',')->allow_extra_args(false);
 }

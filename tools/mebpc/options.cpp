@@ -18,7 +18,6 @@ std::optional<int> parseCommandLine(int argc, char **argv, Compilation &out) {
   out.options.training.threads = 0; // this machine's
   Texts texts;
   texts.precision = out.options.storage.narrowActivations ? "bf16" : "f32";
-  texts.weights = format::nameOf(out.options.storage.matrices);
   CLI::App app{"Compiles an ONNX model into a bundle that trains within a planned amount of memory.", "mebpc"};
   declareOptions(app, out, texts);
   try {

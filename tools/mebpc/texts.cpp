@@ -45,7 +45,7 @@ std::string withCommas(uint64_t number) {
 }
 
 format::WeightFormat readFormat(const std::string &option, const std::string &text) {
-  if (std::optional<format::WeightFormat> weightFormat = format::parseWeightFormat(text))
+  if (std::optional<format::WeightFormat> weightFormat = format::parseChosenFormat(text))
     return *weightFormat;
   throw OptionError(option + " " + text + ": choose " + format::weightFormatNames);
 }
@@ -105,8 +105,11 @@ void readTexts(const Texts &texts, Compilation &out) {
     training.residentLimit = readSize("--resident-limit", texts.residentLimit);
   storage.narrowActivations = texts.precision == "bf16";
   split.narrowsWire = texts.wire == "bf16" && !storage.narrowActivations;
-  storage.matrices = readFormat("--weights", texts.weights);
-  if (!texts.embeddingWeights.empty())
+  out.followsFile = texts.weights.empty();
+  out.choosesEmbeddings = !texts.embeddingWeights.empty();
+  if (!out.followsFile)
+    storage.matrices = readFormat("--weights", texts.weights);
+  if (out.choosesEmbeddings)
     storage.embeddings = readFormat("--embedding-weights", texts.embeddingWeights);
   else if (!isQuantised(format::storageOf(storage.matrices)))
     storage.embeddings = storage.matrices;

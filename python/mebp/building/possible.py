@@ -10,7 +10,7 @@ from mebp.session_options import byte_size
 _WIDTHS = ("hidden_size", "n_embd", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _RUNTIME = 10**6  # bytes of a plan that are the runtime's own
-_CODES = ("int8", "int4", "int4-sym")  # storages that a step cannot change; int8 by one optimizer
+_CODES = ("int8", "int4", "int4-sym", "file")  # storages that a step cannot change; int8 by one optimizer
 _RANK = 8
 _VECTORS = ("norm", "bias")  # in names of what no storage rounds
 _NUMBER = 4  # bytes of a trained number

@@ -140,6 +140,13 @@ private:
     if (!out.kernel)
       return failure(MEBP_UNSUPPORTED, "program '%s': the MLX backend has no kernel '%s'; run it on the CPU",
                      program.name().c_str(), kernel.name().c_str());
+    for (int32_t operand : kernel.operands())
+      if (const format::Storage storage =
+              operand < 0 ? format::Storage::F32 : format::storageOf(program.values(operand).element());
+          isInBlocks(storage))
+        return failure(MEBP_UNSUPPORTED,
+                       "program '%s': the MLX backend has no kernels for weights in %s; run it on the CPU",
+                       program.name().c_str(), format::nameOf(storage));
     return readAttributes(kernel, out.attributes);
   }
 

@@ -6,7 +6,7 @@
 
 #include "format/half.h"
 #include "format/random.h"
-#include "format/storage.h"
+#include "format/stored_row.h"
 #include "runtime/exec/buffers.h"
 
 namespace mebp::self_test {

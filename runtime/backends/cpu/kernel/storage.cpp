@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backends/cpu/kernel/row.h"
 
+#include "format/stored_row.h"
+
 #include <algorithm>
 
 namespace mebp::cpu {

@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 
+#include "format/blocks.h"
+
 #include <algorithm>
 
 #include <hwy/base.h>
@@ -34,11 +36,21 @@ inline __m512 dequantize(const uint8_t *codes, float scale, float minimum) {
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(widenBytes(codes)), _mm512_set1_ps(scale), _mm512_set1_ps(minimum));
 }
 
-// 32 elements each of two rows of w. Of quantised ones, those at `scales` and `minima` are the first row's, the next
-// the second's; of others, `present` says which elements there are.
+// A piece of a row in blocks.
+template <Storage storage> inline __m512i roundPiece(const uint8_t *row, int64_t column) {
+  alignas(64) float numbers[width];
+  format::expandPiece<storage>(row, column / width, numbers);
+  return round(_mm512_load_ps(numbers), _mm512_load_ps(numbers + 16));
+}
+
+// 32 elements each of two rows of w, from `column` on. Of quantised ones, those at `scales` and `minima` are the first
+// row's, the next the second's; of others, `present` says which elements there are.
 template <Storage storage>
-inline TwoRows load(const uint8_t *first, const uint8_t *second, const float *scales, const float *minima,
-                    __mmask32 present) {
+inline TwoRows load(const uint8_t *first, const uint8_t *second, int64_t column, const float *scales,
+                    const float *minima, __mmask32 present) {
+  if constexpr (format::isInBlocks(storage))
+    return {roundPiece<storage>(first, column), roundPiece<storage>(second, column)};
+  first += format::bytesOf(storage, column), second += format::bytesOf(storage, column);
   if constexpr (storage == Storage::Int4) {
     // All sixteen values of both groups are one table. A look-up takes five bits: a code, and whose.
     const __m512 all = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -68,8 +80,8 @@ __mmask32 presentOf(const Tensor &w, int64_t column) {
   return static_cast<__mmask32>((uint64_t(1) << std::clamp<int64_t>(w.columns - column, 0, width)) - 1);
 }
 
-template <Storage storage> const uint8_t *elementOf(const Tensor &w, int64_t row, int64_t column) {
-  return static_cast<const uint8_t *>(w.data) + format::bytesOf(storage, row * w.stride + column);
+template <Storage storage> const uint8_t *rowOf(const Tensor &w, int64_t row) {
+  return static_cast<const uint8_t *>(w.data) + format::bytesOf(storage, row * w.stride);
 }
 
 // Calls body(its storage), so that what follows asks for it once.
@@ -81,8 +93,10 @@ template <typename Body> void withStorage(const Tensor &w, const Body &body) {
     return body(std::integral_constant<Storage, Storage::BF16>());
   case Storage::Int8:
     return body(std::integral_constant<Storage, Storage::Int8>());
-  default:
+  case Storage::Int4:
     return body(std::integral_constant<Storage, Storage::Int4>());
+  default:
+    return format::withBlocks(w.storage, body);
   }
 }
 
@@ -148,17 +162,17 @@ template <Storage storage> void expandAs(const Tensor &w, int64_t row, int64_t c
     widenColumn(w.minima + first, groups, count, minima);
   }
   const __mmask32 present = presentOf(w, column);
-  const uint8_t *from = elementOf<storage>(w, row, column);
+  const uint8_t *from = rowOf<storage>(w, row);
   const int64_t stride = format::bytesOf(storage, w.stride);
   int64_t d = 0;
   for (; d + 1 < count; d += 2, from += 2 * stride, panel += 2 * width) {
-    TwoRows rows = load<storage>(from, from + stride, scales + d, minima + d, present);
+    TwoRows rows = load<storage>(from, from + stride, column, scales + d, minima + d, present);
     _mm512_storeu_si512(panel, _mm512_permutex2var_epi16(rows.first, low, rows.second));
     _mm512_storeu_si512(panel + width, _mm512_permutex2var_epi16(rows.first, high, rows.second));
   }
   const __m512i zeros = _mm512_setzero_si512();
   for (; d < (count + width - 1) / width * width; d += 2, panel += 2 * width) {
-    __m512i last = d < count ? load<storage>(from, from, scales + d, minima + d, present).first : zeros;
+    __m512i last = d < count ? load<storage>(from, from, column, scales + d, minima + d, present).first : zeros;
     _mm512_storeu_si512(panel, _mm512_permutex2var_epi16(last, low, zeros));
     _mm512_storeu_si512(panel + width, _mm512_permutex2var_epi16(last, high, zeros));
   }
@@ -181,11 +195,11 @@ void expandTransposedAs(const Tensor &w, int64_t row, int64_t column, int64_t co
   }
   const uint8_t *from[width];
   for (int64_t r = 0; r < width; ++r)
-    from[r] = elementOf<storage>(w, row + std::min(r, rows - 1), column);
+    from[r] = rowOf<storage>(w, row + std::min(r, rows - 1));
   for (int64_t d = 0; d < count; d += width, panel += width * width) {
     const __mmask32 present = presentOf(w, column + d);
     const int64_t group = format::isQuantised(storage) ? (column % w.group + d) / w.group * width : 0;
-    const int64_t at = format::bytesOf(storage, d);
+    const int64_t at = format::bytesOf(storage, column + d);
     if (constexpr int64_t line = 64; format::isQuantised(storage) && at % line == 0)
       for (int64_t r = 0; r < width; ++r)
         _mm_prefetch(from[r] + at + 2 * line, _MM_HINT_T0);
@@ -194,7 +208,7 @@ void expandTransposedAs(const Tensor &w, int64_t row, int64_t column, int64_t co
 #pragma GCC unroll 8
       for (int64_t i = 0; i < 16; i += 2) {
         const int64_t r = c + i;
-        TwoRows two = load<storage>(from[r] + at, from[r + 1] + at, scales + group + r, minima + group + r, present);
+        TwoRows two = load<storage>(from[r], from[r + 1], column + d, scales + group + r, minima + group + r, present);
         block[i] = two.first, block[i + 1] = two.second;
       }
       storeTransposed(block, reinterpret_cast<uint32_t *>(panel) + c);

@@ -5,6 +5,8 @@
 
 #if defined(__aarch64__)
 
+#include "format/blocks.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -52,8 +54,10 @@ public:
       return copied(static_cast<const uint16_t *>(w.data) + row * w.stride + column);
     case Storage::Int8:
       return dequantised(static_cast<const uint8_t *>(w.data) + row * w.stride + column, scale(row), minimum(row));
-    default:
+    case Storage::Int4:
       return looked(static_cast<const uint8_t *>(w.data) + (row * w.stride + column) / 2, scale(row), minimum(row));
+    default:
+      return ofBlocks(static_cast<const uint8_t *>(w.data) + row * format::bytesOf(w.storage, w.stride));
     }
   }
 
@@ -103,6 +107,16 @@ private:
       piece.parts[2 * i] = vreinterpretq_u16_u8(vqtbl2q_u8(values, vzip1q_u8(even, odd)));
       piece.parts[2 * i + 1] = vreinterpretq_u16_u8(vqtbl2q_u8(values, vzip2q_u8(even, odd)));
     }
+    return piece;
+  }
+
+  Piece ofBlocks(const uint8_t *row) const {
+    float numbers[width];
+    format::withBlocks(w.storage,
+                       [&](auto storage) { format::expandPiece<storage.value>(row, column / width, numbers); });
+    Piece piece;
+    for (int i = 0; i < 4; ++i)
+      piece.parts[i] = round(vld1q_f32(numbers + 8 * i), vld1q_f32(numbers + 8 * i + 4));
     return piece;
   }
 

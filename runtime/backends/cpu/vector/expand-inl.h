@@ -8,6 +8,7 @@
 #define MEBP_EXPAND_INL_H
 #endif
 
+#include "format/blocks.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/vector/tile-inl.h"
 
@@ -16,6 +17,20 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 using ByteBlock = hn::Full128<uint8_t>; // half of the codes of 32 columns (Int8), or all of them (Int4)
 
+inline bool isInBlocks(const Tensor &w) { return format::isInBlocks(w.storage); }
+
+// Calls body(r, the 32 numbers from `column` on) for each of `count` rows that row(r) names.
+template <typename RowOf, typename Body>
+inline void forEachPiece(const Tensor &w, int64_t column, int64_t count, const RowOf &row, const Body &body) {
+  format::withBlocks(w.storage, [&](auto storage) HWY_ATTR {
+    const auto *data = static_cast<const uint8_t *>(w.data);
+    const auto bytes = static_cast<int64_t>(format::bytesOf(storage.value, w.stride));
+    for (int64_t r = 0; r < count; ++r)
+      format::expandPiece<storage.value>(data + row(r) * bytes, column / panelWidth, body(r));
+  });
+}
+
+inline bool isPlain(const Tensor &w) { return format::isPlain(w.storage); }
 inline bool quantized(const Tensor &w) { return w.storage == Storage::Int4 || w.storage == Storage::Int8; }
 
 // Where the codes, scale and minimum of 32 columns lie, row by row; a group is a whole number of them. The divisions
@@ -88,6 +103,9 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
                   broadcastHalf(columns.minimum(row + r)), panel + r * panelWidth);
     return;
   }
+  if (isInBlocks(w))
+    return forEachPiece(
+        w, column, count, [&](int64_t r) { return row + r; }, [&](int64_t r) { return panel + r * panelWidth; });
   int64_t width = std::min(panelWidth, w.columns - column);
   auto copyRows = [&](auto from) HWY_ATTR {
     for (int64_t r = 0; r < count; ++r)
@@ -99,6 +117,11 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
 
 // A whole row; `out` has room for whole groups.
 inline void expandRow(const Tensor &w, int64_t row, float *out) {
+  if (isInBlocks(w)) {
+    for (int64_t first = 0; first < w.columns; first += panelWidth)
+      expandPanel(w, row, 1, first, out + first);
+    return;
+  }
   if (!quantized(w))
     return copyColumns(w, row, 0, w.columns, out);
   GroupedColumns columns(w, 0);
@@ -213,7 +236,11 @@ inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64
       continue;
     }
     HWY_ALIGN float straight[panelWidth * panelWidth];
-    for (int64_t r = 0; r < panelWidth; ++r)
+    if (isInBlocks(w))
+      forEachPiece(
+          w, column + c, panelWidth, [&](int64_t r) { return rows[r]; },
+          [&](int64_t r) { return straight + r * panelWidth; });
+    for (int64_t r = 0; r < panelWidth && !isInBlocks(w); ++r)
       copyColumns(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
     transposePanel(straight, panelWidth, panel);
   }

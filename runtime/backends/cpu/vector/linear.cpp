@@ -73,7 +73,7 @@ void Linear(const Call &call, const Context &context) {
     return;
   if (products)
     return multiplyPanels(context, x.rows, Bf16Factors(*products, x), RightMatrix{w, true}, low, finish);
-  if (w.rows <= narrowColumns && !quantized(w) && !low.present())
+  if (w.rows <= narrowColumns && isPlain(w) && !low.present())
     return multiplyNarrow(
         context, x, w.rows,
         [&](int64_t k, int64_t count, float *out) HWY_ATTR {
@@ -90,7 +90,7 @@ void LinearInputGradient(const Call &call, const Context &context) {
   Accumulate finish{call.results[0], operandOf(call, 2), nullptr, call.attributes.alpha};
   if (const Bf16Products *products = productsFor(dy, w, call.attributes.narrow, context))
     return multiplyPanels(context, dy.rows, Bf16Factors(*products, dy), RightMatrix{w, false}, low, finish);
-  if (w.columns <= narrowColumns && !quantized(w) && !low.present())
+  if (w.columns <= narrowColumns && isPlain(w) && !low.present())
     return multiplyNarrow(
         context, dy, w.columns,
         [&](int64_t k, int64_t count, float *out) HWY_ATTR {

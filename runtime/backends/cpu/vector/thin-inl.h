@@ -180,6 +180,29 @@ inline void multiplyRowsThin(const Tensor &x, int64_t row, int64_t rows, const T
                rowOf(w, column + c));
 }
 
+// Of a weight in blocks: 32 numbers of it are expanded, and multiplied with every row of x.
+inline void multiplyBlocksThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, int64_t column,
+                               int64_t width, float *tile) {
+  HWY_ALIGN float piece[panelWidth];
+  for (int64_t c = 0; c < width; ++c) {
+    FloatVector sums[thinRows];
+    for (int64_t r = 0; r < rows; ++r)
+      sums[r] = hn::Zero(FloatTag());
+    for (int64_t k = 0; k < w.columns; k += panelWidth) {
+      expandPanel(w, column + c, 1, k, piece);
+      for (int64_t r = 0; r < rows; ++r)
+        withRows(
+            [&](auto values) HWY_ATTR {
+              for (int64_t i = 0; i < panelWidth; i += lanes)
+                sums[r] = hn::MulAdd(hn::Load(FloatTag(), piece + i), loadSome(values + i, lanes), sums[r]);
+            },
+            rowOf(x, row + r) + k);
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      tile[r * panelWidth + c] = sumOf(sums[r]);
+  }
+}
+
 // Of so many rows of x, of which a thread's workspace has room for.
 template <typename Finish>
 void multiplyThinRows(const Context &context, const Bf16Products *products, const Tensor &x, int64_t row, int64_t rows,
@@ -205,6 +228,8 @@ void multiplyThinRows(const Context &context, const Bf16Products *products, cons
         products->multiplyCodes({w, rows, thin.groups, thin.halves(), thin.sums, thin.scales}, column, width, tile);
       else if (quantized(w))
         multiplyCodeRows<thinRows>(rows, w, column, width, thin, tile);
+      else if (isInBlocks(w))
+        multiplyBlocksThin(x, row, rows, w, column, width, tile);
       else
         multiplyRowsThin(x, row, rows, w, column, width, tile);
       if (low.present()) {
