@@ -57,6 +57,9 @@ struct FileType {
   uint64_t numbers, bytes;
 };
 inline constexpr FileType fileTypes[] = {
+    {"f32", WeightFormat::F32, 1, 4},
+    {"bf16", WeightFormat::BF16, 1, 2},
+    {"f16", WeightFormat::F16, 32, 64},
     {"q4_0", WeightFormat::Int4Symmetric, 32, 18}, {"q4_1", WeightFormat::Int4, 32, 20},
     {"q8_0", WeightFormat::Int8, 32, 34},          {"q5_0", WeightFormat::Q50, 32, 22},
     {"q5_1", WeightFormat::Q51, 32, 24},           {"q4_k", WeightFormat::Q4K, 256, 144},

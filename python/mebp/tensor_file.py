@@ -70,6 +70,18 @@ def _as_header(header: Mapping[str, object]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
+def write_bytes(path: Path, sizes: Mapping[str, int], tensors: Iterable[np.ndarray]) -> None:
+    """Writes uint8 `tensors`, which come in the order of `sizes` (name -> bytes), as vectors."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, size in sizes.items():
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [offset, offset + size]}
+        offset += size
+    with path.open("wb") as file:
+        file.write(_as_header(header))
+        for tensor in tensors:
+            file.write(np.ascontiguousarray(tensor))
+
+
 def copy_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
     """Writes tensors of other files as they lie there, whatever their types."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0

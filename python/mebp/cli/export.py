@@ -38,18 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _storage(model: str) -> str:
-    """The options that keep the codes of a GGUF file, or are nearest to those of MLX's folder."""
+    """The options that are nearest to the codes of MLX's folder. Those of a GGUF file are kept without any."""
     from mebp.exporter import mlx
     from mebp.exporter.checkpoint import read_checkpoint
-    from mebp.exporter.finding import find_here
     from mebp.exporter.source import mlx_form
     from mebp.files import read_json, user_path
-    from mebp.gguf.codes import storage_options
-    from mebp.gguf.container import read_container
 
-    found = find_here(model)
-    if found and found.is_gguf:
-        return f" {storage_options(read_container(found.place))}".rstrip()
     place = user_path(model)
     of_mlx = (place / "config.json").is_file() and mlx_form(read_json(place / "config.json", "download it again"))
     options = mlx.storage_options(read_checkpoint(place), of_mlx) if of_mlx else ""

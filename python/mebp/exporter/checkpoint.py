@@ -25,13 +25,15 @@ _LONGEST_NAME = 1000
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor's place: `length` bytes at `offset` of `file`, row-major; `dtype` is what safetensors calls it."""
+    """A tensor's place: `length` bytes at `offset` of `file`, row-major; `dtype` is what safetensors calls it.
+    `blocks`: where the same numbers lie as a GGUF file has them, whose type is its dtype."""
 
     file: Path
     offset: int
     length: int
     dtype: str
     shape: tuple[int, ...]
+    blocks: "StoredTensor | None" = None
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:

@@ -11,8 +11,9 @@ import numpy as np
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.exporter.mxfp4 import NUMBERS, POWERS
+from mebp.exporter.storage_options import options_for
 from mebp.files import check_space, open_regular
-from mebp.gguf.codes import listed_few, options_for
+from mebp.gguf.codes import listed_few
 from mebp.tensor_file import read_stored, write_tensors
 from mebp.words import say
 

@@ -3,7 +3,7 @@
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
@@ -16,8 +16,6 @@ from mebp.exporter.finding import Found, find_model
 from mebp.exporter.naming import shared_name, shared_path
 from mebp.exporter.text_parts import TextPart, is_of_text, text_part_of
 from mebp.files import check_space, own_file, read_json
-from mebp.gguf.codes import kept_codes
-from mebp.gguf.container import read_container
 from mebp.gguf.source import called, unpack_gguf
 from mebp.tasks import CAUSAL, ENCODING, FILL_MASK, TASKS
 from mebp.words import say
@@ -42,6 +40,7 @@ class Source:
     is_whole: bool = False
     of_mlx: dict | None = None  # what config.json says of its codes
     rounded: dict | None = None  # and of FP8 or NF4
+    blocks: Mapping[str, str] = field(default_factory=dict)  # types of a GGUF file's, by the tensors' names
 
 
 def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = CAUSAL) -> Source:
@@ -70,15 +69,15 @@ def _unpack(found: Found, scratch: Path, shape_only: bool) -> Source:
     file, folder = found.place, Path(tempfile.mkdtemp(dir=scratch))
     if found.has_projector:
         say(f"note: {found.typed}: takes more than text; its projector is left out", error=True)
-    unpack_gguf(file, folder, with_weights=not shape_only)
+    unpacked = unpack_gguf(file, folder, with_weights=not shape_only)
     if not shape_only:
-        size = (folder / "model.safetensors").stat().st_size / 1e6
+        size = sum(each.stat().st_size for each in folder.glob("*.safetensors")) / 1e6
         what = f"the weights of {found.typed or file.name}"
         say(f"note: {what} are saved beside the graph in f32, {size:,.1f} MB", error=True)
-        for kept in kept_codes(read_container(file)):
-            say(f"note: {kept}", error=True)
+        for line in unpacked.kept:
+            say(f"note: {line}", error=True)
     with called(file, folder):
-        return _open(found.name, found.origin, folder, CAUSAL)
+        return replace(_open(found.name, found.origin, folder, CAUSAL), blocks=unpacked.blocks)
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from mebp.errors import Error
 from mebp.exporter import classifier, mlx, rounded
 from mebp.exporter.alibi import check_alibi
+from mebp.exporter.blocks import files_of, with_blocks
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
 from mebp.exporter.encoders import encode_tokens
 from mebp.exporter.graph import trace
@@ -66,7 +67,8 @@ def write(
             checkpoint = _complete_head(skeleton, parameters, checkpoint, is_renamed, source.name, stage.scratch, say)
         pieces = find_pieces(checkpoint, skeleton)
         prefix = skeleton.base_model_prefix
-        files = _refer(graph, parameters, names, checkpoint, pieces, prefix, source.folder)
+        located = _refer(graph, parameters, names, checkpoint, pieces, prefix, source.folder)
+        files = files_of(located.values())
         check_left_over(skeleton, checkpoint, pieces, source.name)
         size = sum(file.stat().st_size for file in files) / 1e6
         say(f"placing {', '.join(file.name for file in files)} beside the graph, {size:,.1f} MB of weights")
@@ -76,6 +78,8 @@ def write(
         _name_whole(graph.graph, parameters, whole)
     graph.metadata_props.update(_notes_of_source(source, seq_len, batch, longest, shape_only))
     graph.metadata_props.update(_notes_of_parameters(skeleton, parameters, names, whole))
+    if not shape_only:
+        graph.metadata_props.update(_notes_of_blocks(located, whole))
     graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
@@ -90,7 +94,7 @@ def _check_task(task: str, classes: Sequence[str] | None) -> None:
 
 def _numbers_of(source: Source, stage: Stage) -> Checkpoint:
     """The checkpoint, with numbers in place of MLX's codes, FP8 and NF4."""
-    checkpoint = read_checkpoint(source.folder)
+    checkpoint = with_blocks(read_checkpoint(source.folder), source.blocks, source.folder)
     if source.rounded is not None:
         return rounded.unpack(checkpoint, source.rounded, stage.scratch, source.name)
     if source.of_mlx is None:
@@ -162,8 +166,8 @@ def _refer(
     pieces: Mapping[str, Checkpoint],
     prefix: str,
     folder: Path,
-) -> list[Path]:
-    """Lets parameters refer to where their bytes are; returns the files that they are in."""
+) -> Checkpoint:
+    """Lets parameters refer to where their bytes are; returns the tensors there."""
     whole = {name: shape for name, shape in parameters.items() if name not in pieces}
     located = locate(whole, names, prefix, checkpoint, folder)
     refer(graph.graph, located)
@@ -171,7 +175,7 @@ def _refer(
         check_pieces(name, parameters[name], pieces[name])
         refer_to_pieces(graph.graph, name, pieces[name])
         located.update(pieces[name])
-    return sorted({tensor.file for tensor in located.values()})
+    return located
 
 
 def _name_whole(graph: ir.Graph, parameters: Shapes, part: TextPart) -> None:
@@ -224,6 +228,16 @@ def _notes_of_parameters(
     if part:
         notes["mebp.text_part"] = part.module
     return notes
+
+
+def _notes_of_blocks(located: Checkpoint, part: TextPart | None) -> dict[str, str]:
+    called = part.whole_name if part else str
+    places = {called(name): tensor.blocks for name, tensor in located.items() if tensor.blocks}
+    if not places:
+        return {}
+    fields = {name: {"type": blocks.dtype, "file": blocks.file.name, "offset": blocks.offset, "bytes": blocks.length}
+              for name, blocks in places.items()}  # fmt: skip
+    return {"mebp.blocks": json.dumps(fields)}
 
 
 def _notes_of_task(skeleton: PreTrainedModel, task: str, classes: list[str]) -> dict[str, str]:

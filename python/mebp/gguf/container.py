@@ -35,6 +35,8 @@ _MOST_KEYS, _MOST_TENSORS, _MOST_ELEMENTS = 1 << 16, 1 << 18, 1 << 23
 _LONGEST_NAME = 256  # bytes
 _LONGEST_TEXT = 1 << 27
 _LARGEST = (1 << 31) - 1
+# Those whose numbers a bundle can have, as llama.cpp calls them.
+TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4")
 _PART = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?=\.gguf$)")
 
 
@@ -243,24 +245,23 @@ class _Reader:
 
 
 @cache
-def _readable(kind: int) -> tuple[str, int, int] | None:
-    """The name of a type, the elements of a block and its bytes; None where nothing here can read it."""
+def _type(kind: int) -> tuple[str, int, int]:
+    """The name of a type, the elements of a block and its bytes."""
     import gguf
 
     try:
         found = gguf.GGMLQuantizationType(kind)
-        block, size = gguf.GGML_QUANT_SIZES[found]
-        gguf.dequantize(np.zeros((1, size), np.uint8), found)
-    except (ValueError, NotImplementedError, KeyError):
-        return None
-    return found.name, block, size
+        return found.name, *gguf.GGML_QUANT_SIZES[found]
+    except (ValueError, KeyError):
+        return f"of the unknown type {kind}", 1, 1
 
 
 def _placed(path: Path, start: int, size: int, name: str, shape: tuple[int, ...], kind: int, at: int) -> StoredTensor:
-    readable = _readable(kind)
-    if readable is None:
-        raise Error(f"{path}: tensor '{name}' has the unknown type {kind}; convert the model to a type such as Q8_0")
-    type_name, block, bytes_ = readable
+    type_name, block, bytes_ = _type(kind)
+    if type_name not in TYPES:
+        known = ", ".join(TYPES[:-1])
+        raise Error(f"{path}: tensor '{name}' is {type_name}, which cannot be trained on; take a file of {known} or "
+                    f"{TYPES[-1]}")  # fmt: skip
     elements = math.prod(shape)
     if not 0 < elements <= _LONGEST or shape[-1] % block:
         raise Error(f"{path}: tensor '{name}' has the impossible shape {list(shape)}; {_ADVICE}")

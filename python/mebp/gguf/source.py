@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from mebp.gguf import READ_ADVICE, ROPE_FACTORS
 from mebp.gguf.ahead import layers_ahead, say_left_out, without_ahead
 from mebp.gguf.architecture import Architecture
 from mebp.gguf.architectures import architecture_in
+from mebp.gguf.blocks import find_movable, write_blocks
+from mebp.gguf.codes import is_kept_by_default, kept
 from mebp.gguf.container import Container, read_container
 from mebp.gguf.metadata import ignored_window, model_config
 from mebp.gguf.shapes import check_tensors
@@ -32,13 +35,22 @@ _BY_KIND = "transformers.integrations.gguf"
 _ENDS_OF_TURN = ("eot", "eom")  # llama.cpp ends a generation with these, too
 
 
-def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> None:
-    """Makes the new folder `target`, with config.json, the tokenizer and, unless told otherwise, model.safetensors.
+@dataclass(frozen=True)
+class Unpacked:
+    """blocks: the types of those of a file, by the tensors' names. kept: what a bundle keeps of its codes, as lines."""
+
+    blocks: dict[str, str]
+    kept: list[str]
+
+
+def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> Unpacked:
+    """Makes the new folder `target`, with config.json, the tokenizer and, unless told otherwise, model.safetensors
+    and, where a bundle has to be told of the file's blocks to keep them, BLOCKS.
 
     Raises mebp.Error where the file is cut off or damaged, or has a model or a type that cannot be read.
     """
     with called(file, target):
-        _unpack(file, target, with_weights)
+        return _unpack(file, target, with_weights)
 
 
 @contextmanager
@@ -55,7 +67,7 @@ def called(file: Path, folder: Path) -> Iterator[None]:
         raise Error(line) from error
 
 
-def _unpack(file: Path, target: Path, with_weights: bool) -> None:
+def _unpack(file: Path, target: Path, with_weights: bool) -> Unpacked:
     container = read_container(file)
     kind = container.text("general.type") or "model"
     if kind != "model":
@@ -69,13 +81,24 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> None:
         _write_tokenizer(container, target)
     say_left_out(f"{file}", layers_ahead(container))
     if not with_weights:
-        return
+        return Unpacked({}, [])
     there = check_tensors(model, architecture, config)
     places = {name: _placed(architecture, name, config, file) for name in ours}
     shapes = {name: place.shape_here([there[each] for each in place.names]) for name, place in places.items()}
     check_space(target, 4 * sum(map(math.prod, shapes.values())), f"{file.name} in f32")
     with translate_errors(f"{file}: cannot be unpacked", _ROOM):
         write_tensors(target / "model.safetensors", shapes, _tensors(model, places, there), "f32")
+        return _keep_blocks(model, places, target)
+
+
+def _keep_blocks(model: Container, places: dict[str, Place], target: Path) -> Unpacked:
+    movable = find_movable(model, places)
+    lines = kept(model, movable)
+    if is_kept_by_default(model, movable):
+        return Unpacked({}, lines)
+    check_space(target, sum(tensor.length for each in movable.values() for tensor in each.tensors), "its blocks")
+    types = write_blocks(model, movable, target)
+    return Unpacked(types | {name: "f32" for name in places if name not in types}, lines)
 
 
 def _names(container: Container, architecture: Architecture) -> list[str]:
