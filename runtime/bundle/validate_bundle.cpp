@@ -79,7 +79,7 @@ static bool isInitialOf(const format::Bundle &bundle, const format::Trainable &t
     return false;
   const format::Weight &weight = bundle.weights(static_cast<int>(trainable.initial_weight()));
   return weight.rows() == trainable.rows() && weight.columns() == trainable.columns() && !weight.transposed() &&
-         weight.element() != format::INT4;
+         (weight.element() == format::INT8 || isPlain(format::storageOf(weight.element())));
 }
 
 // In a session. Only a weight of the model may be bf16 or int8, as it is stored.

@@ -7,6 +7,7 @@
 #include "format/half.h"
 #include "format/random.h"
 #include "format/stored_row.h"
+#include "runtime/backends/self_test/draw_blocks.h"
 #include "runtime/exec/buffers.h"
 
 namespace mebp::self_test {
@@ -68,6 +69,10 @@ Trial::Content Trial::makeContent(const Matrix &matrix, uint64_t stream) const {
     }
     return content;
   }
+  if (isInBlocks(storage)) {
+    drawBlocks(storage, data, content.data.size(), stream);
+    return content;
+  }
   for (uint64_t i = 0; i < matrix.rows * matrix.columns; ++i) {
     if (matrix.sampleLength) {
       const int64_t position = static_cast<int64_t>(i) % call.sequence;
@@ -112,7 +117,7 @@ Result<Results> Trial::run(Backend &backend) const {
   buffers.create(backend);
   // As in a session, what is quantised is a weight, and constant.
   auto lend = [&](const Matrix &matrix, Content &content) {
-    const Access access = isQuantised(format::storageOf(matrix.element)) ? Access::Constant : Access::Shared;
+    const Access access = isPlain(format::storageOf(matrix.element)) ? Access::Shared : Access::Constant;
     Binding binding;
     for (auto [memory, place] : {std::pair(&content.data, &binding.data), std::pair(&content.scales, &binding.scales),
                                  std::pair(&content.minima, &binding.minima)}) {

@@ -34,12 +34,15 @@ TEST(Storage, Int8ChangesScaleWithTheGroup) {
 }
 
 TEST(Storage, AnyPieceOfARowIsThatPieceOfTheWhole) {
-  for (Storage storage : {Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8}) {
-    test::Value w = test::Value::weight(3, 100, storage, 1);
+  for (Storage storage : {Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8, Storage::F16, Storage::Q50,
+                          Storage::Q51, Storage::Q4K, Storage::Q5K, Storage::Q6K, Storage::MXFP4}) {
+    const bool hasWholeBlocks = format::isInBlocks(storage);
+    test::Value w = test::Value::weight(3, hasWholeBlocks ? 512 : 500, storage, 1);
     Tensor tensor = w.tensor();
-    float whole[100], piece[100];
+    float whole[512], piece[512];
     dequantizeRow(tensor, 2, whole);
-    for (auto [column, count] : {std::pair{0, 100}, {31, 1}, {31, 34}, {33, 31}, {64, 36}, {99, 1}, {50, 0}}) {
+    for (auto [column, count] :
+         {std::pair{0, 500}, {31, 1}, {31, 34}, {33, 31}, {64, 36}, {99, 1}, {50, 0}, {250, 250}}) {
       dequantize(tensor, 2, column, count, piece);
       EXPECT_TRUE(std::equal(piece, piece + count, whole + column)) << count << " columns from " << column;
     }

@@ -6,6 +6,7 @@
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/registry.h"
+#include "runtime/backends/self_test/draw_blocks.h"
 #include "runtime/exec/read_attributes.h"
 
 #include <algorithm>
@@ -51,6 +52,12 @@ Value Value::weight(int64_t rows, int64_t columns, Storage storage, uint32_t see
     value.halves.resize(rows * columns);
     std::normal_distribution<float> normal;
     std::generate(value.halves.begin(), value.halves.end(), [&] { return format::floatToBfloat(normal(generator)); });
+    return value;
+  }
+  if (mebp::format::isInBlocks(storage)) {
+    value.shape.stride = columns;
+    value.bytes.resize(rows * mebp::format::rowBytesOf(storage, columns));
+    mebp::self_test::drawBlocks(storage, value.bytes.data(), value.bytes.size(), seed);
     return value;
   }
   value.shape.group = group;
