@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GGUF file is trained as it lies: a bundle has its blocks byte for byte, or its codes, and kernels read them."""
+
+import copy
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import mebp
+from mebp.gguf.container import StoredTensor, read_container
+from mebp.gguf.model import ModelWriter
+from mebp.gguf.source import unpack_gguf
+from mebp.inspect import inspect
+from mebp.tensor_file import relative_norm
+from support import models
+from support.gguf_blocks import BLOCKS, quantised, random_blocks, rewrite
+from support.llama_cpp import llama_cpp  # noqa: F401
+from support.pipeline import check, compare_gradients
+
+ELEMENTS = {"Q4_0": "int4", "Q4_1": "int4", "Q8_0": "int8"}  # of the others as they are called
+TINY = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+}
+SMALL = TINY | {"hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 8, "num_key_value_heads": 4}
+
+
+def write(folder: Path, **fields: object) -> tuple[torch.nn.Module, Path]:
+    """A Llama, and its GGUF file in f32."""
+    model = models.build("llama", **fields)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:  # so that it is far from sure of nothing
+            parameter.data.mul_(4 if "proj" in name else 8)
+    models.save(model, folder / "source")
+    tensors = load_file(folder / "source" / "model.safetensors")
+    shapes = {name: values.shape for name, values in tensors.items()}
+    ModelWriter(folder / "source", shapes, "f32").write(folder / "f32.gguf", tensors.values(), "tiny")
+    return model, folder / "f32.gguf"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    return write(tmp_path_factory.mktemp("tiny"), **TINY)[1]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> tuple[torch.nn.Module, Path]:
+    return write(tmp_path_factory.mktemp("small"), **SMALL)
+
+
+def compiled(file: Path, folder: Path, **options: object) -> Path:
+    mebp.export(file, folder / "model.onnx", seq_len=16)
+    mebp.compile(folder / "model.onnx", folder / "model.mebp", **({"precision": "f32"} | options))
+    return folder / "model.mebp"
+
+
+def unpacked(file: Path, folder: Path) -> dict[str, np.ndarray]:
+    """What the gguf package makes of it, by transformers' names."""
+    unpack_gguf(file, folder / "unpacked")
+    return load_file(folder / "unpacked" / "model.safetensors")
+
+
+def elements(bundle: Path) -> dict[str, str]:
+    return {weight["name"]: weight["storage"] for weight in inspect(bundle)["weights"]}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_any_blocks_are_the_numbers_that_they_stand_for(tiny, kind, tmp_path):
+    """Bit for bit, whatever the codes and the scales."""
+    generator, plain = np.random.default_rng(7), read_container(tiny)
+    file = rewrite(plain, tmp_path / "model.gguf",
+                   lambda tensor: (kind, random_blocks(generator, kind, tensor.shape, 65504.0)))  # fmt: skip
+    bundle = compiled(file, tmp_path)
+    expected, found = unpacked(file, tmp_path), mebp.Session(bundle).base_weights()
+    assert {elements(bundle)[name] for name, values in expected.items() if values.ndim > 1} == {
+        ELEMENTS.get(kind, kind.lower())
+    }
+    for name, values in expected.items():
+        if kind in ELEMENTS:  # -0 is 0 there
+            assert np.array_equal(values, found[name]), name
+        else:
+            assert np.array_equal(values.view(np.uint32), found[name].view(np.uint32)), name
+
+
+def test_weights_have_the_bytes_of_the_file(tiny, tmp_path):
+    """Rows of queries and keys are moved, and nothing else."""
+    generator, plain = np.random.default_rng(7), read_container(tiny)
+    file = rewrite(plain, tmp_path / "model.gguf",
+                   lambda tensor: ("Q4_K", random_blocks(generator, "Q4_K", tensor.shape, 1.0)))  # fmt: skip
+    bundle, container = compiled(file, tmp_path), read_container(file)
+    content, raw = (bundle / "weights.bin").read_bytes(), {each.name: container.raw(each) for each in container.tensors}
+    every = {"model.embed_tokens": "token_embd", "model.layers.1.mlp.down_proj": "blk.1.ffn_down",
+             "model.layers.0.self_attn.q_proj": "blk.0.attn_q"}  # fmt: skip
+    for ours, theirs in every.items():
+        rows = raw[f"{theirs}.weight"]
+        if "attn_q" in theirs:
+            rows = rows.reshape(4, 32, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+        assert content.find(rows.tobytes()) >= 0, ours
+
+
+def exact_logits(model: torch.nn.Module, weights: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
+    model.load_state_dict({name: torch.from_numpy(values.copy()).double() for name, values in weights.items()},
+                          strict=False)  # fmt: skip
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids)).logits.numpy()
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_logits_and_gradients_are_those_of_the_files_numbers(small, kind, tmp_path, llama_cpp, show):  # noqa: F811
+    model, plain = small
+    container = read_container(plain)
+    file = rewrite(container, tmp_path / "model.gguf",
+                   lambda tensor: (kind, quantised(kind, container.values(tensor))))  # fmt: skip
+    bundle, weights = compiled(file, tmp_path), unpacked(file, tmp_path)
+    session, ids = mebp.Session(bundle), models.token_ids(model, 1, 16).numpy()
+    reference = copy.deepcopy(model).double()
+    expected = exact_logits(reference, weights, ids)[0]
+    loss = torch.nn.functional.cross_entropy(torch.from_numpy(expected[:-1]), torch.from_numpy(ids[0, 1:])).item()
+    assert abs(loss - math.log(expected.shape[-1])) >= 1
+    ours = relative_norm(session.logits(ids)[0] - expected, expected)
+    theirs = relative_norm(llama_cpp.logits(file, ids[0]) - expected, expected)
+    show(f"{kind}: logits {ours:.1e} from float64's, llama.cpp's {theirs:.1e}; loss {loss:.2f}")
+    assert ours < 1e-4 and ours < 2 * theirs
+    for name in [name for name, values in weights.items() if values.ndim > 1]:
+        changed = {name: weights[name].copy()}
+        row = int(ids[0, 3]) if "embed_tokens" in name else 5
+        changed[name][row, : BLOCKS[kind][0]] *= 1.25  # by another scale of one block
+        moved = exact_logits(reference, weights | changed, ids)[0]
+        assert relative_norm(moved - expected, expected) > 1e-4, name
+    mebp_ids, labels = ids, np.where(np.arange(16) % 5 == 0, -100, ids)
+    check(compare_gradients(bundle, session, model, mebp_ids, labels))
+
+
+@pytest.mark.parametrize("options", [{"chunk_size": 5}, {"checkpoint_spacing": 2}, {"precision": "bf16"}], ids=str)
+def test_gradients_do_not_depend_on_the_schedule(small, options, tmp_path):
+    model, plain = small
+    container = read_container(plain)
+    kinds = iter(["Q4_K", "Q6_K", "Q5_K", "Q5_0", "MXFP4", "Q5_1", "Q8_0", "F16"] * 8)
+
+    def fill(tensor: StoredTensor) -> tuple[str, np.ndarray]:
+        kind = next(kinds)
+        return kind, quantised(kind, container.values(tensor))
+
+    bundle = compiled(rewrite(container, tmp_path / "model.gguf", fill), tmp_path, **options)
+    ids = models.token_ids(model, 1, 16).numpy()
+    dtype = torch.bfloat16 if "precision" in options else torch.float32
+    check(compare_gradients(bundle, mebp.Session(bundle), model, ids, ids, dtype))
+
+
+def test_text_goes_on_token_by_token(small, tmp_path):
+    """Few rows are multiplied otherwise."""
+    _, plain = small
+    container = read_container(plain)
+    file = rewrite(container, tmp_path / "model.gguf",
+                   lambda tensor: ("Q4_K", quantised("Q4_K", container.values(tensor))))  # fmt: skip
+    session = mebp.Session(compiled(file, tmp_path, generate_len=16))
+    ids = np.array([[3, 1, 4]], np.int64)
+    for _ in range(8):
+        ids = np.concatenate([ids, session.logits(ids)[:, -1].argmax(-1)[:, None]], axis=1)
+    assert session.generate(np.array([[3, 1, 4]]), max_new_tokens=8).tolist() == ids.tolist()
