@@ -3,6 +3,8 @@
 
 import copy
 import math
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +19,11 @@ from mebp.gguf.source import unpack_gguf
 from mebp.inspect import inspect
 from mebp.tensor_file import relative_norm
 from support import models
-from support.gguf_blocks import BLOCKS, quantised, random_blocks, rewrite
+from support.gguf_blocks import BLOCKS, Fill, quantised, random_blocks, rewrite
 from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import check, compare_gradients
 
+MIXTURES = [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q5_1", "MXFP4", "F16", "BF16"), ("Q4_0", "Q4_1", "Q8_0")]
 ELEMENTS = {"Q4_0": "int4", "Q4_1": "int4", "Q8_0": "int8"}  # of the others as they are called
 TINY = {
     "hidden_size": 256,
@@ -71,19 +74,27 @@ def elements(bundle: Path) -> dict[str, str]:
     return {weight["name"]: weight["storage"] for weight in inspect(bundle)["weights"]}
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_any_blocks_are_the_numbers_that_they_stand_for(tiny, kind, tmp_path):
+def of_kinds(kinds: Sequence[str], make: Callable[[str, StoredTensor], np.ndarray]) -> Fill:
+    """The first matrix of the first type, and so on, in turns."""
+    turns = cycle(kinds)
+
+    def fill(tensor: StoredTensor) -> tuple[str, np.ndarray]:
+        kind = next(turns)
+        return kind, make(kind, tensor)
+
+    return fill
+
+
+def test_any_blocks_are_the_numbers_that_they_stand_for(tiny, tmp_path):
     """Bit for bit, whatever the codes and the scales."""
     generator, plain = np.random.default_rng(7), read_container(tiny)
-    file = rewrite(plain, tmp_path / "model.gguf",
-                   lambda tensor: (kind, random_blocks(generator, kind, tensor.shape, 65504.0)))  # fmt: skip
+    fill = of_kinds([*BLOCKS], lambda kind, tensor: random_blocks(generator, kind, tensor.shape, 65504.0))
+    file = rewrite(plain, tmp_path / "model.gguf", fill)
     bundle = compiled(file, tmp_path)
-    expected, found = unpacked(file, tmp_path), mebp.Session(bundle).base_weights()
-    assert {elements(bundle)[name] for name, values in expected.items() if values.ndim > 1} == {
-        ELEMENTS.get(kind, kind.lower())
-    }
+    expected, found, storages = unpacked(file, tmp_path), mebp.Session(bundle).base_weights(), elements(bundle)
+    assert set(storages.values()) == {ELEMENTS.get(kind, kind.lower()) for kind in BLOCKS} | {"f32"}
     for name, values in expected.items():
-        if kind in ELEMENTS:  # -0 is 0 there
+        if storages[name] in ELEMENTS.values():  # -0 is 0 there
             assert np.array_equal(values, found[name]), name
         else:
             assert np.array_equal(values.view(np.uint32), found[name].view(np.uint32)), name
@@ -92,8 +103,8 @@ def test_any_blocks_are_the_numbers_that_they_stand_for(tiny, kind, tmp_path):
 def test_weights_have_the_bytes_of_the_file(tiny, tmp_path):
     """Rows of queries and keys are moved, and nothing else."""
     generator, plain = np.random.default_rng(7), read_container(tiny)
-    file = rewrite(plain, tmp_path / "model.gguf",
-                   lambda tensor: ("Q4_K", random_blocks(generator, "Q4_K", tensor.shape, 1.0)))  # fmt: skip
+    fill = of_kinds(["Q4_K"], lambda kind, tensor: random_blocks(generator, kind, tensor.shape, 1.0))
+    file = rewrite(plain, tmp_path / "model.gguf", fill)
     bundle, container = compiled(file, tmp_path), read_container(file)
     content, raw = (bundle / "weights.bin").read_bytes(), {each.name: container.raw(each) for each in container.tensors}
     every = {"model.embed_tokens": "token_embd", "model.layers.1.mlp.down_proj": "blk.1.ffn_down",
@@ -112,12 +123,12 @@ def exact_logits(model: torch.nn.Module, weights: dict[str, np.ndarray], ids: np
         return model(input_ids=torch.from_numpy(ids)).logits.numpy()
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_logits_and_gradients_are_those_of_the_files_numbers(small, kind, tmp_path, llama_cpp, show):  # noqa: F811
+@pytest.mark.parametrize("kinds", MIXTURES, ids=" ".join)
+def test_logits_and_gradients_are_those_of_the_files_numbers(small, kinds, tmp_path, llama_cpp, show):  # noqa: F811
     model, plain = small
     container = read_container(plain)
-    file = rewrite(container, tmp_path / "model.gguf",
-                   lambda tensor: (kind, quantised(kind, container.values(tensor))))  # fmt: skip
+    fill = of_kinds(kinds, lambda kind, tensor: quantised(kind, container.values(tensor)))
+    file = rewrite(container, tmp_path / "model.gguf", fill)
     bundle, weights = compiled(file, tmp_path), unpacked(file, tmp_path)
     session, ids = mebp.Session(bundle), models.token_ids(model, 1, 16).numpy()
     reference = copy.deepcopy(model).double()
@@ -126,12 +137,12 @@ def test_logits_and_gradients_are_those_of_the_files_numbers(small, kind, tmp_pa
     assert abs(loss - math.log(expected.shape[-1])) >= 1
     ours = relative_norm(session.logits(ids)[0] - expected, expected)
     theirs = relative_norm(llama_cpp.logits(file, ids[0]) - expected, expected)
-    show(f"{kind}: logits {ours:.1e} from float64's, llama.cpp's {theirs:.1e}; loss {loss:.2f}")
+    show(f"{', '.join(kinds)}: logits {ours:.1e} from float64's, llama.cpp's {theirs:.1e}; loss {loss:.2f}")
     assert ours < 1e-4 and ours < 2 * theirs
     for name in [name for name, values in weights.items() if values.ndim > 1]:
         changed = {name: weights[name].copy()}
         row = int(ids[0, 3]) if "embed_tokens" in name else 5
-        changed[name][row, : BLOCKS[kind][0]] *= 1.25  # by another scale of one block
+        changed[name][row, :32] *= 1.25  # by another scale of one block
         moved = exact_logits(reference, weights | changed, ids)[0]
         assert relative_norm(moved - expected, expected) > 1e-4, name
     mebp_ids, labels = ids, np.where(np.arange(16) % 5 == 0, -100, ids)
@@ -142,12 +153,7 @@ def test_logits_and_gradients_are_those_of_the_files_numbers(small, kind, tmp_pa
 def test_gradients_do_not_depend_on_the_schedule(small, options, tmp_path):
     model, plain = small
     container = read_container(plain)
-    kinds = iter(["Q4_K", "Q6_K", "Q5_K", "Q5_0", "MXFP4", "Q5_1", "Q8_0", "F16"] * 8)
-
-    def fill(tensor: StoredTensor) -> tuple[str, np.ndarray]:
-        kind = next(kinds)
-        return kind, quantised(kind, container.values(tensor))
-
+    fill = of_kinds([*BLOCKS], lambda kind, tensor: quantised(kind, container.values(tensor)))
     bundle = compiled(rewrite(container, tmp_path / "model.gguf", fill), tmp_path, **options)
     ids = models.token_ids(model, 1, 16).numpy()
     dtype = torch.bfloat16 if "precision" in options else torch.float32
@@ -158,8 +164,8 @@ def test_text_goes_on_token_by_token(small, tmp_path):
     """Few rows are multiplied otherwise."""
     _, plain = small
     container = read_container(plain)
-    file = rewrite(container, tmp_path / "model.gguf",
-                   lambda tensor: ("Q4_K", quantised("Q4_K", container.values(tensor))))  # fmt: skip
+    fill = of_kinds(["Q4_K", "Q6_K"], lambda kind, tensor: quantised(kind, container.values(tensor)))
+    file = rewrite(container, tmp_path / "model.gguf", fill)
     session = mebp.Session(compiled(file, tmp_path, generate_len=16))
     ids = np.array([[3, 1, 4]], np.int64)
     for _ in range(8):
