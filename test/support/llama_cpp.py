@@ -125,11 +125,11 @@ class LlamaCpp:
 
 
 @cache
-def _opened() -> LlamaCpp:
+def opened() -> LlamaCpp:
     package = judge("xllamacpp")
     return LlamaCpp(next(Path(package.__file__).parent.glob("xllamacpp*.so")))
 
 
 @pytest.fixture(scope="session")
 def llama_cpp() -> LlamaCpp:
-    return _opened()
+    return opened()
