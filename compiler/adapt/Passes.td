@@ -12,7 +12,7 @@ def AssignStorage : Pass<"mebp-assign-storage", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"matrices", "matrices", "std::string", "::mebp::format::nameOf(::mebp::Storage().matrices)",
-           "of layers: f32, bf16, int8, int4 or int4-sym">,
+           "of layers: f32, bf16, int8, int4, int4-sym or file">,
     Option<"embeddings", "embeddings", "std::string", "::mebp::format::nameOf(::mebp::Storage().embeddings)",
            "of tables and the head">,
     ListOption<"rules", "rules", "std::string", "PATTERN=STORAGE for the layers that the pattern matches">

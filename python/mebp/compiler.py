@@ -75,7 +75,8 @@ def compile(
     seq_len, batch: the longest sequence and the largest batch, in tokens and rows; None for those of the export.
     generate_len: the most tokens that a prompt and its answer may have together; None for a bundle that generates text
         slowly, up to seq_len.
-    weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16" or "f32".
+    weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16", "f32", or "file" as the model's own file
+        has them; None for "int4", or for "file" where that has blocks of GGUF that no other storage holds exactly.
     embedding_weights: the same for the embedding and the head.
     weights_for: the same for some layers by their names, in which * stands for anything, such as
         {"lm_head": "int8", "*.layers.0.*": "bf16"}.

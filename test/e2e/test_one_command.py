@@ -375,7 +375,7 @@ def test_refusals(model, bundle, cached, samples, tmp_path, capsys):
             "--galore-rank 4",
             "--galore-rank: is not for --optimizer adamw; leave it out, or give --optimizer galore or qgalore",
         ),
-        ("--weights int3", "--weights int3: choose f32, bf16, int8, int4 or int4-sym"),
+        ("--weights int3", "--weights int3: choose f32, bf16, int8, int4, int4-sym or file"),
         ("--memory-budget many", "--memory-budget many is not a size; give one such as 64MiB"),
         (
             "--optimizer lion --momentum 0.9",

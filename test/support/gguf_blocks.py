@@ -52,7 +52,7 @@ def quantised(kind: str, values: np.ndarray) -> np.ndarray:
     """uint8 [rows, bytes of a row]."""
     values = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), np.float32)
     if kind in ("Q4_K", "Q5_K", "Q6_K"):
-        return quantize_rows(kind, values, 1)
+        return quantize_rows(values, kind)
     if kind == "F16":
         return values.astype(np.float16).view(np.uint8)
     return gguf.quantize(values, gguf.GGMLQuantizationType[kind]).view(np.uint8)

@@ -383,7 +383,7 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<f32>) {
 
 // -----
 
-// expected-error @below {{'nn.parameter' op has the storage 'int3'; known are f32, bf16, int8, int4 or int4-sym}}
+// expected-error @below {{'nn.parameter' op has the storage 'int3'; known are f32, bf16, int8, int4, int4-sym or file}}
 nn.parameter @w : tensor<8x8xf32> {storage = "int3"}
 
 // -----

@@ -25,7 +25,7 @@ struct Shape {
   int64_t rows, inputs, outputs;
 };
 constexpr Shape shapes[] = {{1, 256, 1},   {3, 512, 33},  {5, 32, 31},   {13, 256, 65},
-                            {17, 768, 35}, {33, 96, 130}, {70, 512, 50}, {530, 1280, 37}};
+                            {17, 768, 35}, {33, 96, 130}, {70, 512, 50}, {530, 256, 37}};
 
 std::string nameOfStorage(const testing::TestParamInfo<Storage> &storage) {
   return mebp::format::nameOf(storage.param);
@@ -74,7 +74,7 @@ TEST_P(Blocks, Experts) {
       chosen.element(row, 0) = static_cast<float>(row % experts),
                           chosen.element(row, 1) = static_cast<float>((row + 1) % experts);
     expectAgreement({"expert_linear", {x, w, chosen}, {y}});
-    expectAgreement({"expert_linear_input_gradient", {y, w, chosen}, {x}});
+    expectAgreement({"expert_linear_input_gradient", {y, w, chosen}, {Value::constant(rows, 2 * inputs, 0)}});
   }
 }
 

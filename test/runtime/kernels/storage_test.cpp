@@ -36,7 +36,7 @@ TEST(Storage, Int8ChangesScaleWithTheGroup) {
 TEST(Storage, AnyPieceOfARowIsThatPieceOfTheWhole) {
   for (Storage storage : {Storage::F32, Storage::BF16, Storage::Int4, Storage::Int8, Storage::F16, Storage::Q50,
                           Storage::Q51, Storage::Q4K, Storage::Q5K, Storage::Q6K, Storage::MXFP4}) {
-    const bool hasWholeBlocks = format::isInBlocks(storage);
+    const bool hasWholeBlocks = mebp::format::isInBlocks(storage);
     test::Value w = test::Value::weight(3, hasWholeBlocks ? 512 : 500, storage, 1);
     Tensor tensor = w.tensor();
     float whole[512], piece[512];
