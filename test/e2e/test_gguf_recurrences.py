@@ -16,10 +16,10 @@ from mebp.cli import main
 from mebp.exporter.text_parts import text_config
 from mebp.files import read_json
 from mebp.gguf.architectures import ARCHITECTURES
-from mebp.gguf.codes import kept_codes, storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.metadata import model_metadata
 from mebp.gguf.source import unpack_gguf
+from mebp.inspect import inspect
 from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.gguf_adapters import IDS, Adapted, as_published, check_there_and_back, logits_of, tensors_of, write_gguf
@@ -134,11 +134,11 @@ def test_weights_of_older_files_by_key_heads(tmp_path, llama_cpp):  # noqa: F811
 
 def check_same(file: Path, folder: Path, model: PreTrainedModel, llama_cpp: LlamaCpp) -> None:  # noqa: F811
     assert np.abs(llama_cpp.logits(file, IDS) - logits_of(model, IDS)).max() < TOLERANCE
-    unpack_gguf(file, folder / "unpacked")
+    unpacked = unpack_gguf(file, folder / "unpacked")
+    assert {*unpacked.blocks.values()} == {"f32"} and unpacked.kept
     found, own = load_file(folder / "unpacked" / "model.safetensors"), tensors_of(model)
     assert found.keys() == own.keys()
     assert [name for name in own if not np.array_equal(found[name], own[name])] == []
-    assert storage_options(read_container(file)) == "" and kept_codes(read_container(file))
 
 
 # No file that is written has these: of 2023, and of layers that are left out (test/python/test_gguf_hybrids.py).
@@ -200,24 +200,21 @@ def test_types(tmp_path, dtype, llama_cpp):  # noqa: F811
 
 @pytest.mark.parametrize(("family", "width"), [("qwen3_5_text", 32), ("qwen3_5_moe_text", 16), ("lfm2", 12)])
 def test_a_bundle_keeps_the_codes(tmp_path, family, width):
-    """Value heads of 16 numbers make groups of 32 of two heads, which transformers does not have side by side."""
+    """Value heads of 16 numbers make groups of 32 of two heads, which transformers does not have side by side: f32."""
     fields = {**heads(2, 4, width), "intermediate_size": 192, "moe_intermediate_size": 64,
               "shared_expert_intermediate_size": 64}  # fmt: skip
     model = build(family, **({"intermediate_size": 192} if family == "lfm2" else fields))
     file = write_gguf(model, tmp_path, "q8_0")
-    assert storage_options(read_container(file)) == "--weights int8"
-    (kept,) = (each for each in kept_codes(read_container(file)) if each.kind == "Q8_0")
-    assert kept.lost == (["blk.0.ssm_out.weight", "blk.2.ssm_out.weight"] if width == 16 else [])
-    assert ("quantised again, to int8 at best, for its groups are of columns that transformers has apart" in str(kept)
-            ) == (width == 16)  # fmt: skip
+    unpacked = unpack_gguf(file, tmp_path / "unpacked")
+    apart = "2 of Q8_0 are stored as f32, the same numbers, for a bundle has them in another order: blk.0.ssm_out"
+    assert any(line.startswith(apart) for line in unpacked.kept) == (width == 16)
     mebp.export(file, tmp_path / "x" / "model.onnx", seq_len=16)
-    mebp.compile(tmp_path / "x" / "model.onnx", tmp_path / "x.mebp", seq_len=16, weights="int8", precision="f32")
+    mebp.compile(tmp_path / "x" / "model.onnx", tmp_path / "x.mebp", seq_len=16, precision="f32")
     found = mebp.Session(tmp_path / "x.mebp").base_weights()
-    expected = load_file(tmp_path / "x" / "model.safetensors")
-    changed = {
-        name for name, values in expected.items() if not np.array_equal(found[name].reshape(values.shape), values)
-    }
-    torn = {name for name in changed if not name.endswith("gate.weight")}  # routers are F32 in the file
+    for name, values in load_file(tmp_path / "x" / "model.safetensors").items():
+        assert np.array_equal(found[name].reshape(values.shape), values), name
+    storages = {weight["name"]: weight["storage"] for weight in inspect(tmp_path / "x.mebp")["weights"]}
+    torn = {name for name, storage in storages.items() if storage == "f32" and name.endswith("out_proj.weight")}
     assert torn == ({f"model.layers.{layer}.linear_attn.out_proj.weight" for layer in (0, 2)} if width == 16 else set())
 
 

@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 
 from mebp.adapters.conversion import convert_adapter
 from mebp.errors import Error
-from mebp.gguf.codes import storage_options
 from mebp.gguf.container import read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
@@ -175,24 +174,6 @@ def test_a_gate_that_is_a_vector(tmp_path):
     unpack(replace(file, tensors=tensors), tmp_path)
     found = load_file(tmp_path / "unpacked" / "model.safetensors")
     assert found["model.layers.0.mlp.shared_expert_gate.weight"].shape == (1, HIDDEN)
-
-
-def test_options_name_one_kind_of_weights(tmp_path):
-    """Two kinds of layers have an out_proj, and one of them has other codes."""
-    kinds = {
-        "shortconv.out_proj": "Q8_0",
-        "attn_output": "Q4_1",
-        "ffn_up": "Q4_1",
-        "ffn_gate": "Q8_0",
-        "attn_v": "Q8_0",
-    }
-    file = two_layers("lfm2")
-    tensors = [replace(each, kind=kinds.get(each.name[6:].removesuffix(".weight"), "F32")) for each in file.tensors]
-    tensors = [replace(each, kind="Q4_1") if each.name == "blk.0.ffn_gate.weight" else each for each in tensors]
-    (tmp_path / "model.gguf").write_bytes(replace(file, tensors=tensors).bytes())
-    assert storage_options(read_container(tmp_path / "model.gguf")) == (
-        "--weights-for '*.conv.out_proj=int8,*.v_proj=int8,model.layers.1.feed_forward.w1=int8'"
-    )
 
 
 COMMON = {"vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
