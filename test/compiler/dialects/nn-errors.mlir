@@ -383,6 +383,11 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<f32>) {
 
 // -----
 
+// expected-error @below {{'nn.parameter' op has blocks of 'iq4_xs', which is no type of blocks}}
+nn.parameter @of_a_file : tensor<2x256xf32> {blocks = #nn.external<"blocks.safetensors", 0, 272, "iq4_xs">}
+
+// -----
+
 // expected-error @below {{'nn.parameter' op has the storage 'int3'; known are f32, bf16, int8, int4, int4-sym or file}}
 nn.parameter @w : tensor<8x8xf32> {storage = "int3"}
 
