@@ -30,6 +30,18 @@ inline void forEachPiece(const Tensor &w, int64_t column, int64_t count, const R
   });
 }
 
+// Calls body(column, its 32 numbers) for each piece of a row.
+template <typename Body> inline void forEachPieceOf(const Tensor &w, int64_t row, const Body &body) {
+  format::withBlocks(w.storage, [&](auto storage) HWY_ATTR {
+    const auto *data = static_cast<const uint8_t *>(w.data) + row * format::bytesOf(storage.value, w.stride);
+    HWY_ALIGN float piece[panelWidth];
+    for (int64_t column = 0; column < w.columns; column += panelWidth) {
+      format::expandPiece<storage.value>(data, column / panelWidth, piece);
+      body(column, piece);
+    }
+  });
+}
+
 inline bool isPlain(const Tensor &w) { return format::isPlain(w.storage); }
 inline bool quantized(const Tensor &w) { return w.storage == Storage::Int4 || w.storage == Storage::Int8; }
 
@@ -117,11 +129,9 @@ inline void expandPanel(const Tensor &w, int64_t row, int64_t count, int64_t col
 
 // A whole row; `out` has room for whole groups.
 inline void expandRow(const Tensor &w, int64_t row, float *out) {
-  if (isInBlocks(w)) {
-    for (int64_t first = 0; first < w.columns; first += panelWidth)
-      expandPanel(w, row, 1, first, out + first);
-    return;
-  }
+  if (isInBlocks(w))
+    return forEachPieceOf(w, row,
+                          [&](int64_t column, const float *piece) { std::copy_n(piece, panelWidth, out + column); });
   if (!quantized(w))
     return copyColumns(w, row, 0, w.columns, out);
   GroupedColumns columns(w, 0);

@@ -183,13 +183,11 @@ inline void multiplyRowsThin(const Tensor &x, int64_t row, int64_t rows, const T
 // Of a weight in blocks: 32 numbers of it are expanded, and multiplied with every row of x.
 inline void multiplyBlocksThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, int64_t column,
                                int64_t width, float *tile) {
-  HWY_ALIGN float piece[panelWidth];
   for (int64_t c = 0; c < width; ++c) {
     FloatVector sums[thinRows];
     for (int64_t r = 0; r < rows; ++r)
       sums[r] = hn::Zero(FloatTag());
-    for (int64_t k = 0; k < w.columns; k += panelWidth) {
-      expandPanel(w, column + c, 1, k, piece);
+    forEachPieceOf(w, column + c, [&](int64_t k, const float *piece) HWY_ATTR {
       for (int64_t r = 0; r < rows; ++r)
         withRows(
             [&](auto values) HWY_ATTR {
@@ -197,7 +195,7 @@ inline void multiplyBlocksThin(const Tensor &x, int64_t row, int64_t rows, const
                 sums[r] = hn::MulAdd(hn::Load(FloatTag(), piece + i), loadSome(values + i, lanes), sums[r]);
             },
             rowOf(x, row + r) + k);
-    }
+    });
     for (int64_t r = 0; r < rows; ++r)
       tile[r * panelWidth + c] = sumOf(sums[r]);
   }
