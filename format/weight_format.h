@@ -50,21 +50,28 @@ constexpr std::optional<WeightFormat> parseChosenFormat(std::string_view name) {
   return found && traitsOf(*found).isChosen ? found : std::nullopt;
 }
 
-// A type of GGUF files: its blocks of `numbers`, and what holds them exactly.
+// A type of blocks in files, as GGUF calls them: so many numbers in so many bytes, and what holds them exactly. `int8`
+// is a scale and a minimum in f16, and 32 codes.
 struct FileType {
   const char *name;
   WeightFormat heldBy;
   uint64_t numbers, bytes;
 };
+// clang-format off
 inline constexpr FileType fileTypes[] = {
     {"f32", WeightFormat::F32, 1, 4},
     {"bf16", WeightFormat::BF16, 1, 2},
     {"f16", WeightFormat::F16, 32, 64},
-    {"q4_0", WeightFormat::Int4Symmetric, 32, 18}, {"q4_1", WeightFormat::Int4, 32, 20},
-    {"q8_0", WeightFormat::Int8, 32, 34},          {"q5_0", WeightFormat::Q50, 32, 22},
-    {"q5_1", WeightFormat::Q51, 32, 24},           {"q4_k", WeightFormat::Q4K, 256, 144},
-    {"q5_k", WeightFormat::Q5K, 256, 176},         {"q6_k", WeightFormat::Q6K, 256, 210},
-    {"mxfp4", WeightFormat::MXFP4, 32, 17},
-};
+    {"q4_0", WeightFormat::Int4Symmetric, 32, 18},
+    {"q4_1", WeightFormat::Int4, 32, 20},
+    {"q8_0", WeightFormat::Int8, 32, 34},
+    {"int8", WeightFormat::Int8, 32, 36},
+    {"q5_0", WeightFormat::Q50, 32, 22},
+    {"q5_1", WeightFormat::Q51, 32, 24},
+    {"q4_k", WeightFormat::Q4K, 256, 144},
+    {"q5_k", WeightFormat::Q5K, 256, 176},
+    {"q6_k", WeightFormat::Q6K, 256, 210},
+    {"mxfp4", WeightFormat::MXFP4, 32, 17}};
+// clang-format on
 
 } // namespace mebp::format

@@ -81,8 +81,8 @@ struct AssignStorage : impl::AssignStorageBase<AssignStorage> {
   }
 
   static format::WeightFormat ofFile(nn::ParameterOp parameter) {
-    if (auto blocks = parameter.getBlocks())
-      return format::findByName(format::fileTypes, blocks->getElement())->heldBy;
+    if (const format::FileType *type = parameter.getFileType())
+      return type->heldBy;
     auto data = parameter.getData();
     if (auto pieces = parameter.getPieces(); pieces && !pieces->empty())
       data = cast<nn::ExternalDataAttr>(pieces->getValue().front());

@@ -36,22 +36,17 @@ void storeBlocks(const format::FileType &type, const unsigned char *blocks, uint
     std::copy_n(blocks, count * type.bytes, data);
     return;
   }
+  const bool isByte = type.heldBy == format::WeightFormat::Int8;
+  const bool hasMinima = type.bytes == 4 + (isByte ? type.numbers : type.numbers / 2);
   for (uint64_t block = 0; block < count; ++block, blocks += type.bytes) {
     scales[block] = readHalf(blocks);
-    switch (type.heldBy) {
-    case format::WeightFormat::Int8:
-      minima[block] = times(scales[block], -128.0f);
-      for (uint64_t i = 0; i < type.numbers; ++i)
-        data[block * type.numbers + i] = static_cast<unsigned char>(blocks[2 + i] ^ 0x80); // from -128 on
-      break;
-    case format::WeightFormat::Int4:
-      minima[block] = readHalf(blocks + 2);
-      storeNibbles(blocks + 4, data + block * type.numbers / 2);
-      break;
-    default: // symmetric
-      minima[block] = times(scales[block], -8.0f);
-      storeNibbles(blocks + 2, data + block * type.numbers / 2);
-    }
+    minima[block] = hasMinima ? readHalf(blocks + 2) : times(scales[block], isByte ? -128.0f : -8.0f);
+    const unsigned char *codes = blocks + (hasMinima ? 4 : 2);
+    if (!isByte)
+      storeNibbles(codes, data + block * type.numbers / 2);
+    else
+      for (uint64_t i = 0; i < type.numbers; ++i) // with a sign, or not
+        data[block * type.numbers + i] = static_cast<unsigned char>(hasMinima ? codes[i] : codes[i] ^ 0x80);
   }
 }
 

@@ -38,7 +38,7 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   stream = index;
   pieces.clear();
   fileType = nullptr;
-  if (parameter.getBlocks() && failed(openBlocks(parameter)))
+  if (parameter.getFileType() && failed(openBlocks(parameter)))
     return failure();
   if (auto drawn = parameter.getDrawn()) {
     seed = drawn->getSeed();
@@ -86,19 +86,33 @@ FailureOr<const llvm::MemoryBuffer *> WeightSource::openFile(nn::ParameterOp par
 }
 
 LogicalResult WeightSource::openBlocks(nn::ParameterOp parameter) {
-  nn::ExternalDataAttr place = *parameter.getBlocks();
-  auto file = openFile(parameter, place.getFile());
-  if (failed(file))
-    return failure();
-  const format::FileType &found = *format::findByName(format::fileTypes, place.getElement());
-  const uint64_t needed = columns / found.numbers * found.bytes, size = (*file)->getBufferSize();
-  if (transposed || place.getBytes() != rows * needed || place.getBytes() > size ||
-      place.getOffset() > size - place.getBytes())
-    return parameter.emitError() << place.getFile() << ": does not have the blocks of '" << parameter.getSymName()
-                                 << "'; export the model again";
-  fileType = &found, blockBytes = needed;
-  blocks = reinterpret_cast<const unsigned char *>((*file)->getBufferStart()) + place.getOffset();
+  const format::FileType &found = *parameter.getFileType();
+  blockBytes = columns / found.numbers * found.bytes;
+  blocks.clear();
+  uint64_t count = 0;
+  for (auto place : parameter.getBlocks()->getAsRange<nn::ExternalDataAttr>()) {
+    auto file = openFile(parameter, place.getFile());
+    if (failed(file))
+      return failure();
+    const uint64_t size = (*file)->getBufferSize(), own = place.getBytes() / blockBytes;
+    if (place.getBytes() != own * blockBytes || place.getBytes() > size || place.getOffset() > size - place.getBytes())
+      return parameter.emitError() << place.getFile() << ": cut off: it does not have the blocks of '"
+                                   << parameter.getSymName() << "'; export the model again";
+    blocks.emplace_back(own, reinterpret_cast<const unsigned char *>((*file)->getBufferStart()) + place.getOffset());
+    count += own;
+  }
+  if (transposed || count != rows)
+    return parameter.emitError() << "'" << parameter.getSymName() << "' has other rows than its blocks; export the "
+                                 << "model again";
+  fileType = &found;
   return success();
+}
+
+const unsigned char *WeightSource::getBlocks(uint64_t row) const {
+  auto found = blocks.begin();
+  for (; row >= found->first; ++found)
+    row -= found->first;
+  return found->second + row * blockBytes;
 }
 
 LogicalResult WeightSource::openPiece(nn::ParameterOp parameter, nn::ExternalDataAttr data, uint64_t count) {

@@ -19,7 +19,7 @@ public:
   /// Reads a row to out[columns]; several threads may at once.
   void readRow(uint64_t row, float *out) const;
   /// The row's blocks, where the parameter has some: those of getFileType(), else null.
-  const unsigned char *getBlocks(uint64_t row) const { return fileType ? blocks + row * blockBytes : nullptr; }
+  const unsigned char *getBlocks(uint64_t row) const;
   const format::FileType *getFileType() const { return fileType; }
 
 private:
@@ -37,10 +37,10 @@ private:
   std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
   llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
-  std::vector<Piece> pieces;                  // of equal size; none: random
-  const format::FileType *fileType = nullptr; // of blocks
-  const unsigned char *blocks = nullptr;
-  uint64_t blockBytes = 0; // of a row
+  std::vector<Piece> pieces; // of equal size; none: random
+  const format::FileType *fileType = nullptr;
+  std::vector<std::pair<uint64_t, const unsigned char *>> blocks; // so many rows that lie one after the other
+  uint64_t blockBytes = 0;                                        // of a row
   uint64_t rows = 0, columns = 0, stream = 0;
   uint64_t matrixRows = 0; // of each expert; all, if there are none
   bool transposed = false, isVector = false;

@@ -356,7 +356,7 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
     Location location = NameLoc::get(builder.getStringAttr(name));
     parameter = nn::ParameterOp::create(builder, location, name, type);
   }
-  if (failed(file.attachData(tensor, parameter)) || failed(file.attachBlocks(tensor, parameter)))
+  if (failed(file.attachData(tensor, parameter)) || failed(attachBlocks({&tensor}, parameter)))
     return {};
   parameter.setBare(file.isBare(tensor.name()));
   parameter.setWhole(file.isWhole(tensor.name()));
@@ -366,11 +366,30 @@ Value GraphImporter::makeParameter(const OnnxNode &node, const onnx::Tensor &ten
   return nn::ReadParameterOp::create(builder, node.getLocation(), type, name);
 }
 
+LogicalResult GraphImporter::attachBlocks(ArrayRef<const onnx::Tensor *> pieces, nn::ParameterOp parameter) {
+  if (file.getMetadata("mebp.shape_only") == "1" ||
+      !llvm::all_of(pieces, [&](const onnx::Tensor *piece) { return file.hasBlocks(*piece); }))
+    return success();
+  SmallVector<Attribute> places;
+  for (const onnx::Tensor *piece : pieces) {
+    auto place = file.getBlocks(*piece);
+    if (failed(place))
+      return failure();
+    places.push_back(*place);
+  }
+  auto typeOf = [](Attribute place) { return cast<nn::ExternalDataAttr>(place).getElement(); };
+  if (llvm::all_of(places, [&](Attribute place) { return typeOf(place) == typeOf(places.front()); }))
+    parameter.setBlocksAttr(builder.getArrayAttr(places));
+  return success();
+}
+
 Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
   Extents shape = getShape(*pieces.front());
   int64_t rows = 0;
   SmallVector<Attribute> places;
+  SmallVector<const onnx::Tensor *> initializers;
   for (Entry *piece : pieces) {
+    initializers.push_back(piece->initializer);
     Extents own = getShape(*piece);
     const int64_t ownRows = own.empty() ? 0 : own.front();
     rows += ownRows;
@@ -392,7 +411,10 @@ Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(main);
     Location location = NameLoc::get(builder.getStringAttr(name));
-    nn::ParameterOp::create(builder, location, name, type).setPiecesAttr(builder.getArrayAttr(places));
+    auto parameter = nn::ParameterOp::create(builder, location, name, type);
+    parameter.setPiecesAttr(builder.getArrayAttr(places));
+    if (failed(attachBlocks(initializers, parameter)))
+      return {};
   }
   return nn::ReadParameterOp::create(builder, node.getLocation(), type, name);
 }

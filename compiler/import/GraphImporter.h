@@ -53,6 +53,8 @@ private:
   Extents getShape(const Entry &entry) const;
   std::string nameParameter(const OnnxNode &node, const onnx::Tensor &tensor);
   mlir::Value makeParameter(const OnnxNode &node, const onnx::Tensor &tensor);
+  /// Says of a parameter where its blocks lie, if all these have some of one type; fails with a diagnostic.
+  mlir::LogicalResult attachBlocks(llvm::ArrayRef<const onnx::Tensor *> pieces, nn::ParameterOp parameter);
   /// One parameter of several, whose rows are theirs, one after the other.
   mlir::Value joinParameters(const OnnxNode &node, Entries &pieces);
   mlir::Value emit(const OnnxNode &node, llvm::StringRef op, mlir::ValueRange inputs, llvm::ArrayRef<int64_t> shape,

@@ -39,9 +39,10 @@ public:
   mlir::FailureOr<HostTensor> readConstant(const onnx::Tensor &tensor) const;
   /// Where an initializer lies in a file beside the model; fails with a diagnostic where it does not.
   mlir::FailureOr<nn::ExternalDataAttr> getPlace(const onnx::Tensor &tensor) const;
-  /// Where the blocks of a GGUF file lie that a weight's numbers come from, as an attribute of `parameter`:
-  /// mebp.blocks.
-  mlir::LogicalResult attachBlocks(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
+  /// Whether an initializer's numbers lie in blocks, too: mebp.blocks.
+  bool hasBlocks(const onnx::Tensor &tensor) const { return blocks.count(tensor.name()) > 0; }
+  /// Where these are; fails with a diagnostic.
+  mlir::FailureOr<nn::ExternalDataAttr> getBlocks(const onnx::Tensor &tensor) const;
   /// Where a weight's bytes lie, as attributes of `parameter`; fails with a diagnostic.
   mlir::LogicalResult attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const;
 

@@ -275,22 +275,19 @@ FailureOr<nn::ExternalDataAttr> OnnxFile::getPlace(const onnx::Tensor &tensor) c
                                    element::name(tensor.data_type()));
 }
 
-LogicalResult OnnxFile::attachBlocks(const onnx::Tensor &tensor, nn::ParameterOp parameter) const {
-  auto found = blocks.find(tensor.name());
-  if (found == blocks.end() || getMetadata("mebp.shape_only") == "1")
-    return success();
-  const auto &[name, named] = found->second;
+FailureOr<nn::ExternalDataAttr> OnnxFile::getBlocks(const onnx::Tensor &tensor) const {
+  const auto &[name, named] = blocks.find(tensor.name())->second;
   const format::FileType &type = *format::findByName(format::fileTypes, name);
-  ArrayRef<int64_t> shape = parameter.getTensorType().getShape();
-  const uint64_t columns = shape.back(), elements = parameter.getTensorType().getNumElements();
-  if (shape.size() < 2 || columns % type.numbers != 0 || named.bytes != elements / type.numbers * type.bytes)
+  auto elements = elementCount({tensor.dims().data(), size_t(tensor.dims_size())});
+  const uint64_t columns = tensor.dims_size() > 1 ? uint64_t(*std::prev(tensor.dims().end())) : 0;
+  if (!elements || columns == 0 || columns % type.numbers != 0 ||
+      named.bytes != uint64_t(*elements) / type.numbers * type.bytes)
     return emitTensorError(tensor) << "has " << named.bytes << " bytes of " << name << ", which are not its shape's; "
                                    << "export the model again";
   auto place = locate(tensor, named.file, named);
   if (failed(place))
     return failure();
-  parameter.setBlocksAttr(nn::ExternalDataAttr::get(&context, place->file, place->offset, place->bytes, name));
-  return success();
+  return nn::ExternalDataAttr::get(&context, place->file, place->offset, place->bytes, name);
 }
 
 LogicalResult OnnxFile::attachData(const onnx::Tensor &tensor, nn::ParameterOp parameter) const {

@@ -132,8 +132,9 @@ private:
 
   /// The exporter attaches blocks where some of them are not held exactly otherwise.
   void chooseStorage() {
-    if (!compilation.followsFile || llvm::none_of(module->getOps<nn::ParameterOp>(),
-                                                  [](nn::ParameterOp parameter) { return parameter.getBlocks(); }))
+    if (!compilation.followsFile || llvm::none_of(module->getOps<nn::ParameterOp>(), [](nn::ParameterOp parameter) {
+          return parameter.getFileType() != nullptr;
+        }))
       return;
     options.storage.matrices = format::WeightFormat::File;
     if (!compilation.choosesEmbeddings)

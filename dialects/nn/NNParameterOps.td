@@ -14,7 +14,7 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let description = [{
     Declares a parameter under its Hugging Face name (a trainable one under its PEFT key). `data` says where the bytes
     lie, `pieces` where those of its rows do that come one after the other, `inline_data` holds them where the ONNX file
-    does, `blocks` where the same numbers lie as a GGUF file has them, whose type is its element, `drawn` says which random numbers they are; none of these means that --random-weights draws it. `transposed`:
+    does, `blocks` where the same rows lie in blocks, those of a GGUF file for one, whose type is the element, `drawn` says which random numbers they are; none of these means that --random-weights draws it. `transposed`:
     the tensor there is the transpose of this type. `bare`: no linear layer of the model's code has it, as none has a
     router's, and PEFT finds none to adapt. `storage`: how weights.bin has it, as --weights calls it, once
     mebp-assign-storage has decided. A trainable parameter starts as it is stored or, with an `initial_bound`, uniform
@@ -27,7 +27,7 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
-                       OptionalAttr<NN_ExternalDataAttr>:$blocks,
+                       OptionalAttr<ArrayAttr>:$blocks,
                        OptionalAttr<ElementsAttr>:$inline_data,
                        OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole, UnitAttr:$number,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
@@ -40,6 +40,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
   let extraClassDeclaration = [{
     /// Nothing until it is decided, and of what is trained.
     std::optional<::mebp::format::WeightFormat> getWeightFormat();
+    /// Of `blocks`; null where there are none.
+    const ::mebp::format::FileType *getFileType();
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
   }];
 }

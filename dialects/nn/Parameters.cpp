@@ -30,12 +30,22 @@ LogicalResult ParameterOp::verify() {
     return emitOpError("has a 'gradient_rank', which is of a trainable matrix alone");
   if (getStorage() && !getWeightFormat())
     return emitOpError() << "has the storage '" << *getStorage() << "'; known are " << mebp::format::weightFormatNames;
-  if (auto blocks = getBlocks(); blocks && !mebp::format::findByName(mebp::format::fileTypes, blocks->getElement()))
-    return emitOpError() << "has blocks of '" << blocks->getElement() << "', which is no type of blocks";
+  for (Attribute blocks : getBlocks().value_or(ArrayAttr::get(getContext(), {}))) {
+    auto place = dyn_cast<ExternalDataAttr>(blocks);
+    if (!place || !mebp::format::findByName(mebp::format::fileTypes, place.getElement()) ||
+        place.getElement() != cast<ExternalDataAttr>(getBlocks()->getValue().front()).getElement())
+      return emitOpError() << "has blocks " << blocks << ", which are of no known type, or not of one";
+  }
   return success();
 }
 std::optional<mebp::format::WeightFormat> ParameterOp::getWeightFormat() {
   return getStorage() ? mebp::format::parseWeightFormat(*getStorage()) : std::nullopt;
+}
+const mebp::format::FileType *ParameterOp::getFileType() {
+  if (!getBlocks() || getBlocks()->empty())
+    return nullptr;
+  auto place = cast<ExternalDataAttr>(getBlocks()->getValue().front());
+  return mebp::format::findByName(mebp::format::fileTypes, place.getElement());
 }
 LogicalResult ReadParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = symbols.lookupNearestSymbolFrom<ParameterOp>(*this, getParameterAttr());

@@ -17,8 +17,8 @@ nn.parameter @halves : tensor<50x33xf32> {data = #nn.external<"model.safetensors
 // FILE: nn.parameter @parts : {{.*}} storage = "bf16"}
 nn.parameter @parts : tensor<50x33xf32> {pieces = [#nn.external<"model.safetensors", 0, 3300, "bf16">]}
 // CHECK: nn.parameter @blocks.k : {{.*}} storage = "q4_k"}
-nn.parameter @blocks.k : tensor<2x256xf32> {blocks = #nn.external<"blocks.safetensors", 0, 288, "q4_k">}
+nn.parameter @blocks.k : tensor<2x256xf32> {blocks = [#nn.external<"blocks.safetensors", 0, 288, "q4_k">]}
 // CHECK: nn.parameter @blocks.codes : {{.*}} storage = "int4-sym"}
-nn.parameter @blocks.codes : tensor<2x32xf32> {blocks = #nn.external<"blocks.safetensors", 0, 36, "q4_0">}
+nn.parameter @blocks.codes : tensor<2x32xf32> {blocks = [#nn.external<"blocks.safetensors", 0, 36, "q4_0">]}
 // CHECK: nn.parameter @vector : tensor<32xf32> {storage = "f32"}
 nn.parameter @vector : tensor<32xf32>

@@ -383,8 +383,8 @@ func.func @f(%x: tensor<?x?x8xf32, #nn.tokens>, %w: tensor<f32>) {
 
 // -----
 
-// expected-error @below {{'nn.parameter' op has blocks of 'iq4_xs', which is no type of blocks}}
-nn.parameter @of_a_file : tensor<2x256xf32> {blocks = #nn.external<"blocks.safetensors", 0, 272, "iq4_xs">}
+// expected-error @below {{'nn.parameter' op has blocks #nn.external<"blocks.safetensors", 0, 272, "iq4_xs">, which are of no known type, or not of one}}
+nn.parameter @of_a_file : tensor<2x256xf32> {blocks = [#nn.external<"blocks.safetensors", 0, 272, "iq4_xs">]}
 
 // -----
 
