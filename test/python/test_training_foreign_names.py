@@ -28,6 +28,7 @@ def dashed(name):
         ("train --max_seq_length 4", "did you mean --seq-len?"),
         ("train --lora_alpha 4", "did you mean --lora-alpha?"),
         ("train -r 4", "did you mean --lora-rank?"),
+        ("train --use_rslora", "did you mean --rslora?"),
         ("train --iters 4", "did you mean --steps?"),
         ("train --fp16", "activations are bf16, or f32 with --precision f32"),
         ("train --lora_dropout 0.1", "adapters have no dropout here"),

@@ -58,6 +58,7 @@ _SAME = (
     ("clip", "max_grad_norm grad_norm clip_grad clip_grad_norm grad_clip gradient_clipping gradient_clip_val max_norm"),
     ("lora-rank", "lora_r r rank lora_dim lora_rank"),
     ("lora-alpha", "alpha lora_scale"),
+    ("rslora", "use_rslora rs_lora use_rs_lora peft_use_rslora rank_stabilized"),
     ("lora-targets",
      "target_modules lora_target_modules lora_target lora_modules lora_keys target_parameters "
      "lora_target_parameters lora_target_linear"),
@@ -139,7 +140,6 @@ _INSTEAD = (
     ("adapters have no dropout here", "lora_dropout dropout disable_dropout"),
     ("adapters have no biases here", "bias lora_bias"),
     ("there is no DoRA here; --adapter-kind has the kinds of adapters", "use_dora dora"),
-    ("there is no rank-stabilised scale here: it is --lora-alpha / --lora-rank", "use_rslora rslora"),
     ("A is drawn by --seed and B is zero", "init_lora_weights use_loftq loftq_config pissa_init"),
     ("adapters alone are trained, or with --train full what --train-targets names",
      "modules_to_save lora_modules_to_save trainable_token_indices train_embeddings"),
