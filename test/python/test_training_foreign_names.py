@@ -29,6 +29,8 @@ def dashed(name):
         ("train --lora_alpha 4", "did you mean --lora-alpha?"),
         ("train -r 4", "did you mean --lora-rank?"),
         ("train --use_rslora", "did you mean --rslora?"),
+        ("train --hub_model_id me/adapter", "did you mean --push-to-hub?"),
+        ("train --hub_token t", "the token of hf auth login is taken, or HF_TOKEN"),
         ("train --iters 4", "did you mean --steps?"),
         ("train --fp16", "activations are bf16, or f32 with --precision f32"),
         ("train --lora_dropout 0.1", "adapters have no dropout here"),
