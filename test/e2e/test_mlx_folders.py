@@ -2,6 +2,8 @@
 """Folders that MLX quantised are exported to the numbers that they mean."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,40 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import mebp
+from mebp.cli import main
 from mebp.cli.export import _storage
-from mebp.exporter.mlx import loss_of
+from mebp.exporter.losses import loss_of
+from mebp.tools import find_tool
 from support import models
 from support.judges import judge
+
+# What mlx-lm looks for in the config.json of such a model, as it was published, and the sizes that it can have there.
+PUBLISHED = {
+    "gemma3_text": (
+        {"hidden_size": 64, "num_hidden_layers": 6, "layer_types": ["sliding_attention"] * 5 + ["full_attention"]},
+        {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+    ),
+    "qwen2_moe": (
+        {"head_dim": 32, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64, "norm_topk_prob": False},
+        {"num_experts": 6, "rope_theta": 1e4},
+    ),
+    "qwen3_moe": ({"moe_intermediate_size": 64}, {"num_experts": 6, "rope_theta": 1e4}),
+    "lfm2_moe": (
+        {"head_dim": 32, "tie_word_embeddings": True, "moe_intermediate_size": 64},
+        {"num_experts": 6, "num_experts_per_tok": 3, "rope_theta": 1e6, "conv_bias": False},
+    ),
+    "lfm2": (
+        {"head_dim": 32, "tie_word_embeddings": True},
+        {"block_dim": 128, "block_ff_dim": 256, "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.0,
+         "conv_dim": 128, "rope_theta": 1e6},
+    ),
+    "qwen3_next": (
+        {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+         "linear_key_head_dim": 32, "linear_value_head_dim": 32, "moe_intermediate_size": 64,
+         "shared_expert_intermediate_size": 64},
+        {"full_attention_interval": 4, "num_experts": 6},
+    ),
+}  # fmt: skip
 
 
 def converted(folder: Path, family: str = "llama", dtype: str = "float32", **options: object) -> Path:
@@ -22,13 +54,16 @@ def converted(folder: Path, family: str = "llama", dtype: str = "float32", **opt
     import mlx.core as mx
     from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
-    models.save(models.build(family, hidden_size=128, intermediate_size=256), folder / "whole")
+    sizes, fields = PUBLISHED.get(family, ({}, {}))
+    models.save(models.build(family, **{"hidden_size": 128, "intermediate_size": 256, **sizes}), folder / "whole")
     file = folder / "whole" / "config.json"
     config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, **config.get("rope_parameters", {})}))  # where mlx-lm looks for rope_theta
+    rope = config.get("rope_parameters", {})
+    file.write_text(json.dumps({**config, **rope, **fields}))  # where mlx-lm looks for rope_theta
     model, fields = load_model(folder / "whole")
     model.set_dtype(getattr(mx, dtype))
-    model, fields = quantize_model(model, fields, **options)
+    if options.get("bits", 4) is not None:
+        model, fields = quantize_model(model, fields, **options)
     (folder / "mlx").mkdir()
     save_model(folder / "mlx", model)
     save_config(fields, folder / "mlx" / "config.json")
@@ -76,6 +111,42 @@ def test_numbers_and_logits_are_those_of_mlx(family: str, options: dict, tmp_pat
     assert np.abs(ours - logits).max() < 1e-4
 
 
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2_moe", "qwen3_moe", "lfm2", "lfm2_moe"])
+def test_experts_and_kernels_that_mlx_has_in_other_shapes(family: str, tmp_path: Path, capsys) -> None:
+    folder = converted(tmp_path, family, bits=4, group_size=32)
+    onnx, tokens = tmp_path / "out" / "model.onnx", np.arange(16, dtype=np.int64)[None] * 3 % 64
+    assert main(["export", str(folder), "-o", str(onnx), "--seq-len", "16"]) == 0
+    command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("; next: ")[2])
+    exact = ["--weights", "f32", "--embedding-weights", "f32", "--precision", "f32", "--rates", "none"]
+    subprocess.run([find_tool("mebpc"), onnx, "-o", tmp_path / "exact.mebp", *exact], check=True, capture_output=True)
+    _, logits = of_mlx(folder, tokens)
+    session = mebp.Session(tmp_path / "exact.mebp", lr=1e-2)
+    assert np.abs(session.logits(tokens) - logits).max() < 1e-4
+    before = session.step(tokens, tokens).loss
+    assert session.step(tokens, tokens).loss < before
+    # The command that export prints, whose layers have mebpc's names.
+    subprocess.run([find_tool("mebpc"), *command[1:]], check=True, capture_output=True, cwd=tmp_path)
+
+
+def test_a_folder_that_mlx_did_not_quantise(tmp_path: Path) -> None:
+    folder = converted(tmp_path, "lfm2_moe", bits=None)
+    exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
+    mebp.compile(exported, tmp_path / "tiny.mebp", weights="f32", precision="f32", rates="none")
+    tokens = np.arange(16, dtype=np.int64)[None] * 3 % 64
+    assert np.abs(mebp.Session(tmp_path / "tiny.mebp").logits(tokens) - of_mlx(folder, tokens)[1]).max() < 1e-4
+
+
+def test_what_no_shape_shows_is_refused(tmp_path: Path, capsys) -> None:
+    folder = converted(tmp_path, "qwen3_next", bits=4, group_size=32)  # of whose norms MLX has added 1
+    assert main(["export", str(folder), "-o", str(tmp_path / "out/model.onnx"), "--seq-len", "16"]) == 2
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("; MLX stored it in its own form; export the model that it was converted from")
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_training_and_merging_leave_no_codes(tmp_path: Path) -> None:
     folder = converted(tmp_path, bits=4, group_size=64)
     exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
@@ -91,6 +162,19 @@ def test_training_and_merging_leave_no_codes(tmp_path: Path) -> None:
     assert not [key for key in json.loads((tmp_path / "merged" / "config.json").read_text()) if "quant" in key]
     _, logits = of_mlx(tmp_path / "merged", tokens)
     assert np.linalg.norm(session.logits(tokens) - logits) <= 1e-4 * np.linalg.norm(logits)
+
+
+def test_merging_onto_the_published_weights_keeps_what_bf16_would_not(tmp_path: Path) -> None:
+    folder = converted(tmp_path, bits=4, group_size=32, dtype="bfloat16")
+    exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
+    mebp.compile(exported, tmp_path / "tiny.mebp", rates="none")
+    mebp.Session(tmp_path / "tiny.mebp").save_adapter(tmp_path / "adapter")  # which adds nothing yet
+    mebp.merge(tmp_path / "tiny.mebp", tmp_path / "adapter", tmp_path / "merged", onto="published", base=folder)
+    found = load_file(tmp_path / "merged" / "model.safetensors")
+    expected, _ = of_mlx(folder)
+    assert any(not torch.equal(each, each.bfloat16().float()) for each in map(torch.from_numpy, expected.values()))
+    for name, values in expected.items():
+        assert np.allclose(found[name].numpy(), values, rtol=0, atol=1e-7 * np.abs(values).max()), name
 
 
 @pytest.mark.parametrize("bits", [4, 8])

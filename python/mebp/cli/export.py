@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _storage(model: str) -> str:
-    """The options that keep the codes of a GGUF file, or are nearest to those of MLX's folder."""
-    from mebp.exporter import mlx
+    """The options that keep the codes of a GGUF file, are nearest to those of MLX's folder, or keep FP8 and NF4."""
+    from mebp.exporter import mlx, rounded
     from mebp.exporter.checkpoint import read_checkpoint
     from mebp.exporter.finding import find_here
     from mebp.exporter.source import mlx_form
@@ -50,8 +50,11 @@ def _storage(model: str) -> str:
     found = find_here(model)
     if found and found.is_gguf:
         return f" {storage_options(read_container(found.place))}".rstrip()
-    place = user_path(model)
-    of_mlx = (place / "config.json").is_file() and mlx_form(read_json(place / "config.json", "download it again"))
+    place = found.place if found else user_path(model)
+    fields = read_json(place / "config.json", "download it again") if (place / "config.json").is_file() else {}
+    if storage := rounded.storage_of(fields):
+        return f" --weights {storage}"
+    of_mlx = mlx_form(fields)
     options = mlx.storage_options(read_checkpoint(place), of_mlx) if of_mlx else ""
     return f" {options}" if options else ""
 

@@ -113,7 +113,7 @@ def _storage(found: Found) -> str:
     if found.is_gguf:
         return "f32"
     types = {tensor.dtype for tensor in read_checkpoint(found.place).values()}
-    return "f32" if types & {"F32", "F16"} else "bf16"
+    return "f32" if types & {"F32", "F16", "U32"} else "bf16"  # U32: codes of MLX, which are dequantised to f32
 
 
 def _of_model(description: dict) -> dict[str, tuple[int, dict]]:
