@@ -95,7 +95,7 @@ def _numbers_of(source: Source, stage: Stage) -> Checkpoint:
         return rounded.unpack(checkpoint, source.rounded, stage.scratch, source.name)
     if source.of_mlx is not None:
         checkpoint = mlx.unpack(checkpoint, source.of_mlx, stage.scratch, source.name)
-    return mlx_shapes.as_published(checkpoint, source.config.model_type)
+    return mlx_shapes.as_published(checkpoint, source.config.model_type, stage.scratch)
 
 
 def _text_of(source: Source, checkpoint: Checkpoint) -> Checkpoint:
