@@ -25,6 +25,7 @@ struct StepShape {
 struct Lora {
   int64_t rank = 8;
   double alpha = 16.0;
+  bool isRankStabilized = false; // scaled by alpha / sqrt(rank) instead of alpha / rank
   std::vector<std::string> targets = {"all-linear"};
   uint64_t seed = 0; // of the initial values
 };

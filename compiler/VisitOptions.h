@@ -34,6 +34,7 @@ template <typename Visitor, typename AnyOptions> void visitOptions(AnyOptions &o
   visitor("packing", options.shape.packs);
   visitor("lora_rank", options.lora.rank);
   visitor("lora_alpha", options.lora.alpha);
+  visitor("rslora", options.lora.isRankStabilized);
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
   visitKind(options.adapters.kind, visitor);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adds LoRA (y = W x + alpha/r B A x) to the linear layers that the targets name.
+// Adds LoRA (y = W x + alpha/r B A x) to the linear layers that the targets name. Rank-stabilised, it is
+// alpha/sqrt(r) (Kalajdzievski 2023, arXiv:2312.03732), which is an alpha of alpha sqrt(r).
 //
 // A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become trainable
 // parameters under PEFT's keys, and arguments of the block's function. Of E experts A is (E r x in) with the rows of
@@ -47,14 +48,19 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     if (failed(chosen.checkAll(module)))
       return signalPassFailure();
     Builder builder(&getContext());
-    module->setAttr("mebp.lora", builder.getDictionaryAttr({
-                                     builder.getNamedAttr("rank", builder.getI64IntegerAttr(rank)),
-                                     builder.getNamedAttr("alpha", builder.getF32FloatAttr(alpha)),
-                                     builder.getNamedAttr("target_modules", chosen.getModules(&getContext())),
-                                 }));
+    NamedAttrList lora;
+    lora.set("rank", builder.getI64IntegerAttr(rank));
+    lora.set("alpha", builder.getF32FloatAttr(overRank()));
+    if (isRankStabilized)
+      lora.set("rslora_alpha", builder.getF32FloatAttr(alpha));
+    lora.set("target_modules", chosen.getModules(&getContext()));
+    module->setAttr("mebp.lora", lora.getDictionary(&getContext()));
     if (ArrayAttr parameters = chosen.getParameters(&getContext()); !parameters.empty())
       module->setAttr("mebp.target_parameters", parameters);
   }
+
+  /// What is divided by the rank.
+  double overRank() const { return isRankStabilized ? alpha * std::sqrt(static_cast<double>(rank)) : double(alpha); }
 
   LogicalResult addAdapter(ModuleOp module, train::BlockOp block, func::FuncOp function, const AdaptedLinear &target) {
     nn::LinearOp linear = target.linear;
@@ -96,7 +102,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
 
     OpBuilder builder(op);
     FloatAttr one = builder.getF32FloatAttr(1.0f);
-    FloatAttr scale = builder.getF32FloatAttr(static_cast<float>(alpha / static_cast<double>(rank)));
+    FloatAttr scale = builder.getF32FloatAttr(static_cast<float>(overRank() / static_cast<double>(rank)));
     Type hiddenType = nn::getTokensType(slots * rank, element);
     if (ofExperts) {
       Value ids = ofExperts.getIds();

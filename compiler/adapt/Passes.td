@@ -33,6 +33,7 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let options = [
     Option<"rank", "rank", "int64_t", "::mebp::Lora().rank", "inner size of the adapters">,
     Option<"alpha", "alpha", "double", "::mebp::Lora().alpha", "adapters are scaled by alpha / rank">,
+    Option<"isRankStabilized", "rslora", "bool", "::mebp::Lora().isRankStabilized", "by alpha / sqrt(rank) instead">,
     ListOption<"targets", "targets", "std::string",
                "names of linear layers as PEFT takes them; all-linear: every one but the head">
   ];

@@ -151,6 +151,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
   if (auto lora = module->getAttrOfType<DictionaryAttr>("mebp.lora")) {
     model.mutable_lora()->set_rank(lora.getAs<IntegerAttr>("rank").getInt());
     model.mutable_lora()->set_alpha(lora.getAs<FloatAttr>("alpha").getValueAsDouble());
+    if (auto stabilized = lora.getAs<FloatAttr>("rslora_alpha"))
+      model.mutable_lora()->set_rslora_alpha(stabilized.getValueAsDouble());
     for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
       model.mutable_lora()->add_target_modules(name.str());
   }

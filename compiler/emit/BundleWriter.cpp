@@ -46,7 +46,8 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
   json::Object described{{"kind", kind.name}, {"targets", std::move(targets)}, {"seed", seed}};
   if (!kind.isRemote) {
     described["rank"] = lora.rank();
-    described["alpha"] = lora.alpha();
+    described["alpha"] = options.lora.isRankStabilized ? lora.rslora_alpha() : lora.alpha();
+    described["rslora"] = options.lora.isRankStabilized;
   }
   Adapters::visit(options.adapters, [&](StringRef option, const auto &value) {
     if (kind.takes(option))

@@ -41,6 +41,7 @@ static void addAdapters(OpPassManager &passes, const Options &options) {
     AddLoraOptions lora;
     lora.rank = options.lora.rank;
     lora.alpha = options.lora.alpha;
+    lora.isRankStabilized = options.lora.isRankStabilized;
     lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
     passes.addPass(createAddLora(lora));
   } else {

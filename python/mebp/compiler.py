@@ -21,11 +21,13 @@ class LoRA:
     """What is trained: W + alpha / rank * B A, with A [rank, in] and B [out, rank], on the layers that `targets` names.
 
     targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "lm_head"].
+    rslora: W + alpha / sqrt(rank) * B A instead, as with PEFT's use_rslora.
     """
 
     rank: int = 8
     alpha: float = 16
     targets: str | Sequence[str] = "all-linear"
+    rslora: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -136,6 +138,7 @@ def compile(
         "precision": precision,
         "lora_rank": lora and lora.rank,
         "lora_alpha": lora and lora.alpha,
+        "rslora": lora and lora.rslora,
         "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
         **remote_options(adapter),
         "train": train,

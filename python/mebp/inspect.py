@@ -3,6 +3,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import title
@@ -42,7 +43,7 @@ def describe_trained(description: dict) -> str:
         return f"{title} of ranks {down} down and {up} up, {on}"
     if lora["rank"]:
         values = any(trained["name"] == "value_head.weight" for trained in description["trainables"])
-        return f"LoRA of rank {lora['rank']}, alpha {lora['alpha']:g}, {on}{' and a value head' if values else ''}"
+        return f"LoRA of rank {lora['rank']}, {_scale(lora)}, {on}{' and a value head' if values else ''}"
     return f"{len(description['trainables'])} of the model's own tensors"
 
 
@@ -66,7 +67,12 @@ def describe_shortly(description: dict) -> str:
     if remote:
         title, down, up = remote
         return f"{title} ranks {down} down {up} up"
-    return f"LoRA rank {lora['rank']} alpha {lora['alpha']:g}" if lora["rank"] else "own weights"
+    return f"LoRA rank {lora['rank']} {_scale(lora)}" if lora["rank"] else "own weights"
+
+
+def _scale(lora: Mapping) -> str:
+    stabilized = lora["rslora_alpha"]
+    return f"alpha {stabilized or lora['alpha']:g}{' over the root of the rank' if stabilized else ''}"
 
 
 def _remote(description: dict) -> tuple[str, int, int] | None:

@@ -41,6 +41,7 @@ nb::dict Bundle::describeInfo() const {
   result["programs"] = info.programs;
   result["lora_rank"] = info.lora_rank;
   result["lora_alpha"] = info.lora_alpha;
+  result["rslora_alpha"] = info.rslora_alpha;
   result["weights_bytes"] = info.weights_bytes;
   result["peak_bytes"] = info.peak_bytes;
   result["process_bytes"] = info.process_bytes;

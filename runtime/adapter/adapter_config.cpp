@@ -55,6 +55,12 @@ static std::pair<std::string, std::string> splitCommit(const std::string &name) 
   return {name.substr(0, at), name.substr(at + 1)};
 }
 
+// What PEFT's use_rslora and lora_alpha are.
+static bool isRankStabilized(const format::Lora &lora) { return lora.rslora_alpha() != 0; }
+static double alphaOf(const format::Lora &lora) {
+  return decimalOf(isRankStabilized(lora) ? lora.rslora_alpha() : lora.alpha());
+}
+
 // Of a part of a model a pattern, so that PEFT leaves what is beside it alone.
 static nlohmann::ordered_json targetModules(const format::Model &model) {
   const auto &names = model.lora().target_modules();
@@ -65,7 +71,7 @@ static nlohmann::ordered_json targetModules(const format::Model &model) {
 
 std::string adapterConfig(const format::Bundle &bundle) {
   const format::Lora &lora = bundle.model().lora();
-  double alpha = decimalOf(lora.alpha());
+  double alpha = alphaOf(lora);
   bool whole = std::floor(alpha) == alpha;
   using Json = nlohmann::ordered_json; // as PEFT writes it
   const char *task = format::taskOf(bundle.model()).peftName;
@@ -82,7 +88,7 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"fan_in_fan_out", hasTransposedTarget(bundle)},
                  {"inference_mode", true},
                  {"init_lora_weights", true},
-                 {"use_rslora", false},
+                 {"use_rslora", isRankStabilized(lora)},
                  {"use_dora", false}};
   if (const std::vector<std::string> modules = savedModules(bundle); !modules.empty())
     config["modules_to_save"] = modules;
@@ -106,7 +112,7 @@ static constexpr const char *harmless[] = {"auto_mapping",    "base_model_name_o
                                            "task_type",       "velora_config"};
 // Fields that are checked by their value.
 static constexpr const char *checked[] = {"bias", "fan_in_fan_out", "init_lora_weights", "lora_alpha", "peft_type",
-                                          "r",    "target_modules", "target_parameters"};
+                                          "r",    "target_modules", "target_parameters", "use_rslora"};
 
 template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -162,6 +168,23 @@ static Status checkInitialisation(const Json &config) {
                  "init_lora_weights is '%s', for which PEFT may change the base weights; save the adapter with its "
                  "path_initial_model_for_weight_conversion",
                  shown(kind));
+}
+
+static Status checkScale(const Json &config, const format::Bundle &bundle) {
+  const format::AdapterTraits &kind = kindOf(bundle);
+  const format::Lora &lora = bundle.model().lora();
+  const bool isStabilized = config.contains("use_rslora") && isUsed(config["use_rslora"]);
+  if (isStabilized && !kind.takes("rslora"))
+    return failure(MEBP_UNSUPPORTED, "use_rslora is not supported; train the adapter without it");
+  if (isStabilized != isRankStabilized(lora))
+    return isStabilized
+               ? failure(MEBP_INCOMPATIBLE, "use_rslora is true, the bundle was compiled without it; compile with "
+                                            "--rslora or choose another adapter")
+               : failure(MEBP_INCOMPATIBLE, "use_rslora is not true, the bundle was compiled with --rslora; compile "
+                                            "without it or choose another adapter");
+  if (Status status = checkNumber(config, "r", std::string("--") + kind.options[0], lora.rank()); !status.ok())
+    return status;
+  return checkNumber(config, "lora_alpha", kind.takes("lora-alpha") ? "--lora-alpha" : "", alphaOf(lora));
 }
 
 // Which layers are adapted is what the file has tensors of, so any names will do.
@@ -239,12 +262,7 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
     return status;
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;
-  const format::AdapterTraits &kind = kindOf(bundle);
-  if (Status status = checkNumber(config, "r", std::string("--") + kind.options[0], bundle.model().lora().rank());
-      !status.ok())
-    return status;
-  return checkNumber(config, "lora_alpha", kind.takes("lora-alpha") ? "--lora-alpha" : "",
-                     decimalOf(bundle.model().lora().alpha()));
+  return checkScale(config, bundle);
 }
 
 } // namespace mebp

@@ -118,6 +118,7 @@ mebp_code mebp_bundle_get_info(const mebp_bundle *bundle, mebp_bundle_info *out,
     info.packs = hasStepPort(content, *format::findStepPort(format::startsPort));
     info.classes = static_cast<uint32_t>(model.classes_size());
     info.task = format::taskOf(model).name.data();
+    info.rslora_alpha = decimalOf(model.lora().rslora_alpha());
     info.has_entropy_bonus = hasStepPort(content, *format::findStepPort(format::entropyCoefficientsPort));
     writeSized(info, out);
     return Status();

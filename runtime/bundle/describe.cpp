@@ -39,6 +39,7 @@ static Json describeModel(const format::Model &model) {
           {"lora",
            {{"rank", model.lora().rank()},
             {"alpha", model.lora().alpha()},
+            {"rslora_alpha", model.lora().rslora_alpha()},
             {"target_modules", model.lora().target_modules()},
             {"target_parameters", model.lora().target_parameters()},
             {"seed", seedOf(model)}}}};

@@ -2,6 +2,8 @@
 """Folders that MLX quantised are exported to the numbers that they mean."""
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,70 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import mebp
+from mebp.cli import main
 from mebp.cli.export import _storage
-from mebp.exporter.mlx import loss_of
-from support import models
+from mebp.exporter.losses import loss_of
+from mebp.tools import find_tool
+from support import models, whole_models
 from support.judges import judge
+
+TOKENS = np.arange(16, dtype=np.int64)[None] * 3 % 64
+
+# What mlx-lm looks for in the config.json of such a model, as it was published, and the sizes that it can have there.
+# Gemma 3's width has a root that MLX-LM, which computes with it in bf16, does not round.
+_GEMMA3 = (
+    {"hidden_size": 64, "num_hidden_layers": 6, "layer_types": ["sliding_attention"] * 5 + ["full_attention"]},
+    {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+)
+_LINEAR = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+           "linear_key_head_dim": 32, "linear_value_head_dim": 32}  # fmt: skip
+_MIXED = {"head_dim": 32, "moe_intermediate_size": 64}
+PUBLISHED = {
+    "gemma3_text": _GEMMA3,
+    "gemma3": _GEMMA3,
+    "qwen2_moe": (
+        {**_MIXED, "shared_expert_intermediate_size": 64, "norm_topk_prob": False},
+        {"num_experts": 6, "rope_theta": 1e4},
+    ),
+    "qwen3_moe": (_MIXED, {"num_experts": 6, "rope_theta": 1e4}),
+    "granitemoe": (_MIXED, {}),
+    "lfm2_moe": (
+        {**_MIXED, "tie_word_embeddings": True},
+        {"num_experts": 6, "num_experts_per_tok": 3, "rope_theta": 1e6, "conv_bias": False},
+    ),
+    "lfm2": (
+        {"head_dim": 32, "tie_word_embeddings": True},
+        {"block_dim": 128, "block_ff_dim": 256, "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.0,
+         "conv_dim": 128, "rope_theta": 1e6},
+    ),
+    "qwen3_next": (
+        {**_MIXED, **_LINEAR, "shared_expert_intermediate_size": 64}, {"full_attention_interval": 4, "num_experts": 6}
+    ),
+    "qwen3_5": ({**_LINEAR, "linear_num_key_heads": 2, "linear_num_value_heads": 4}, {"full_attention_interval": 4}),
+}  # fmt: skip
+
+
+def published(folder: Path, family: str) -> Path:
+    """A tiny model in float32 with the names of its hub's repository, where mlx-lm looks for them."""
+    sizes, fields = PUBLISHED.get(family, ({}, {}))
+    sizes = {"hidden_size": 128, "intermediate_size": 256, **sizes}
+    if family in whole_models.FIELDS:
+        text = whole_models.FIELDS[family]["text_config"]
+        whole_models.build(family, text_config={**text, "head_dim": 32, **sizes}).save_pretrained(folder)
+        tensors = load_file(folder / "model.safetensors")
+        if family == "gemma3":  # whose repositories are of an older transformers
+            older = {"model.language_model.": "language_model.model.", "model.": ""}
+            start = {name: next((s for s in older if name.startswith(s)), "") for name in tensors}
+            tensors = {older.get(s, "") + name.removeprefix(s): tensors[name] for name, s in start.items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    else:
+        models.save(models.build(family, **sizes), folder)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    text = config.get("text_config", config)
+    text |= text.get("rope_parameters", {}) | fields
+    file.write_text(json.dumps({**config, "vocab_size": text["vocab_size"]}))
+    return folder
 
 
 def converted(folder: Path, family: str = "llama", dtype: str = "float32", **options: object) -> Path:
@@ -22,13 +84,10 @@ def converted(folder: Path, family: str = "llama", dtype: str = "float32", **opt
     import mlx.core as mx
     from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
-    models.save(models.build(family, hidden_size=128, intermediate_size=256), folder / "whole")
-    file = folder / "whole" / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, **config.get("rope_parameters", {})}))  # where mlx-lm looks for rope_theta
-    model, fields = load_model(folder / "whole")
+    model, fields = load_model(published(folder / "whole", family))
     model.set_dtype(getattr(mx, dtype))
-    model, fields = quantize_model(model, fields, **options)
+    if options.get("bits", 4) is not None:
+        model, fields = quantize_model(model, fields, **options)
     (folder / "mlx").mkdir()
     save_model(folder / "mlx", model)
     save_config(fields, folder / "mlx" / "config.json")
@@ -66,14 +125,50 @@ def test_numbers_and_logits_are_those_of_mlx(family: str, options: dict, tmp_pat
     bundle = tmp_path / "tiny.mebp"
     mebp.compile(exported, bundle, weights="f32", embedding_weights="f32", precision="f32", rates="none")
     session = mebp.Session(bundle)
-    tokens = np.arange(16, dtype=np.int64)[None] * 3 % 64
-    expected, logits = of_mlx(folder, tokens)
+    expected, logits = of_mlx(folder, TOKENS)
     found = session.base_weights()
     assert expected
     for name, values in expected.items():
         assert np.allclose(found[name], values, rtol=0, atol=1e-7 * np.abs(values).max()), name
-    ours = session.logits(tokens)
+    ours = session.logits(TOKENS)
     assert np.abs(ours - logits).max() < 1e-4
+
+
+@pytest.mark.parametrize("family", sorted(PUBLISHED.keys() - {"granitemoe"}))
+def test_what_mlx_has_in_other_forms(family: str, tmp_path: Path, capsys) -> None:
+    """Experts in one tensor, kernels with channels last, norms with their 1, and the text of models that take more."""
+    folder = converted(tmp_path, family, bits=4, group_size=32)
+    onnx = tmp_path / "out" / "model.onnx"
+    assert main(["export", str(folder), "-o", str(onnx), "--seq-len", "16"]) == 0
+    command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition("; next: ")[2])
+    exact = ["--weights", "f32", "--embedding-weights", "f32", "--precision", "f32", "--rates", "none"]
+    subprocess.run([find_tool("mebpc"), onnx, "-o", tmp_path / "exact.mebp", *exact], check=True, capture_output=True)
+    session = mebp.Session(tmp_path / "exact.mebp", lr=1e-2)
+    _, logits = of_mlx(folder, TOKENS)
+    assert np.linalg.norm(session.logits(TOKENS) - logits) <= 1e-4 * np.linalg.norm(logits)
+    before = session.step(TOKENS, TOKENS).loss
+    assert session.step(TOKENS, TOKENS).loss < before
+    # The command that export prints, whose layers have mebpc's names.
+    subprocess.run([find_tool("mebpc"), *command[1:]], check=True, capture_output=True, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("family", ["lfm2_moe", "qwen3_5"])
+def test_a_folder_that_mlx_did_not_quantise(family: str, tmp_path: Path) -> None:
+    folder = converted(tmp_path, family, bits=None)
+    exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
+    mebp.compile(exported, tmp_path / "tiny.mebp", weights="f32", precision="f32", rates="none")
+    _, logits = of_mlx(folder, TOKENS)
+    ours = mebp.Session(tmp_path / "tiny.mebp").logits(TOKENS)
+    assert np.linalg.norm(ours - logits) <= 1e-4 * np.linalg.norm(logits)
+
+
+def test_other_types_are_refused_by_name(tmp_path: Path, capsys) -> None:
+    folder = converted(tmp_path, "granitemoe", bits=4, group_size=32)
+    assert main(["export", str(folder), "-o", str(tmp_path / "out/model.onnx"), "--seq-len", "16"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"mebp: {folder}: no tensor 'model.layers.0.block_sparse_moe.")
+    assert line.endswith("; MLX stored it in its own form; export the model that it was converted from")
+    assert not (tmp_path / "out").exists()
 
 
 def test_training_and_merging_leave_no_codes(tmp_path: Path) -> None:
@@ -83,14 +178,26 @@ def test_training_and_merging_leave_no_codes(tmp_path: Path) -> None:
         exported, tmp_path / "tiny.mebp", weights="f32", embedding_weights="f32", precision="f32", rates="none"
     )
     session = mebp.Session(tmp_path / "tiny.mebp", lr=1e-2)
-    tokens = np.arange(16, dtype=np.int64)[None] * 3 % 64
-    before = session.step(tokens, tokens).loss
-    assert session.step(tokens, tokens).loss < before
+    before = session.step(TOKENS, TOKENS).loss
+    assert session.step(TOKENS, TOKENS).loss < before
     session.save_adapter(tmp_path / "adapter")
     mebp.merge(tmp_path / "tiny.mebp", tmp_path / "adapter", tmp_path / "merged")
     assert not [key for key in json.loads((tmp_path / "merged" / "config.json").read_text()) if "quant" in key]
-    _, logits = of_mlx(tmp_path / "merged", tokens)
-    assert np.linalg.norm(session.logits(tokens) - logits) <= 1e-4 * np.linalg.norm(logits)
+    _, logits = of_mlx(tmp_path / "merged", TOKENS)
+    assert np.linalg.norm(session.logits(TOKENS) - logits) <= 1e-4 * np.linalg.norm(logits)
+
+
+def test_merging_onto_the_published_weights_keeps_what_bf16_would_not(tmp_path: Path) -> None:
+    folder = converted(tmp_path, bits=4, group_size=32, dtype="bfloat16")
+    exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
+    mebp.compile(exported, tmp_path / "tiny.mebp", rates="none")
+    mebp.Session(tmp_path / "tiny.mebp").save_adapter(tmp_path / "adapter")  # which adds nothing yet
+    mebp.merge(tmp_path / "tiny.mebp", tmp_path / "adapter", tmp_path / "merged", onto="published", base=folder)
+    found = load_file(tmp_path / "merged" / "model.safetensors")
+    expected, _ = of_mlx(folder)
+    assert any(not torch.equal(each, each.bfloat16().float()) for each in map(torch.from_numpy, expected.values()))
+    for name, values in expected.items():
+        assert np.allclose(found[name].numpy(), values, rtol=0, atol=1e-7 * np.abs(values).max()), name
 
 
 @pytest.mark.parametrize("bits", [4, 8])

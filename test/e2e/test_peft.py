@@ -66,7 +66,7 @@ def test_an_adapter_of_peft_computes_the_same(model_and_bundle, tmp_path, dtype)
     "words, options",
     [
         ("adapter_config.json: use_dora is not", {"use_dora": True}),
-        ("adapter_config.json: use_rslora is not", {"use_rslora": True}),
+        ("use_rslora is true, .* compile with --rslora", {"use_rslora": True}),
         ("adapter_config.json: rank_pattern is not", {"rank_pattern": {"q_proj": 4}}),
         ("adapter_config.json: alpha_pattern is not", {"alpha_pattern": {"q_proj": 4}}),
         ("adapter_config.json: modules_to_save is not", {"modules_to_save": ["lm_head"]}),

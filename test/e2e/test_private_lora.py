@@ -142,4 +142,4 @@ def test_the_manifest_and_inspect_say_which_adapter_it_is(llama, plain, tmp_path
     assert "PrivateLoRA ranks 5 down 7 up" in repr(mebp.Session(plain))
     lora = make_bundle(llama, tmp_path, seq_len=SEQUENCE, lora=mebp.LoRA(rank=3, targets="q_proj"))
     options = inspect(lora)["manifest"]["options"]["lora"]
-    assert options == {"kind": "lora", "rank": 3, "alpha": 16, "targets": ["q_proj"], "seed": 0}
+    assert options == {"kind": "lora", "rank": 3, "alpha": 16, "rslora": False, "targets": ["q_proj"], "seed": 0}

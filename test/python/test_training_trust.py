@@ -38,6 +38,7 @@ def test_every_option_of_the_command_line_is_in_the_table():
 # A value of each option that is more than a number, a name or a path that is read or newly written.
 WATCHED = {
     "reward": "evil.py:f",
+    "push_to_hub": "me/adapter",
     "report_to": "wandb",
     "connect": "evil.example:7420",
     "cert": "client.pem",

@@ -201,7 +201,6 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
     writeWhole(config, settings.substr(0, settings.rfind('}')) + ", " + field + "}");
   };
   const std::pair<const char *, const char *> used[] = {{"use_dora", "true"},
-                                                        {"use_rslora", "true"},
                                                         {"rank_pattern", "{\"q\": 3}"},
                                                         {"alpha_pattern", "{\"q\": 3}"},
                                                         {"modules_to_save", "[\"lm_head\"]"},
@@ -245,6 +244,9 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   expectRefusal(MEBP_INCOMPATIBLE, place +
                                        "lora_alpha is 5.5, the bundle was compiled for 4; compile with --lora-alpha "
                                        "5.5 or choose another adapter");
+  changed("\"use_rslora\": true");
+  expectRefusal(MEBP_INCOMPATIBLE, place + "use_rslora is true, the bundle was compiled without it; compile with "
+                                           "--rslora or choose another adapter");
   changed("\"r\": \"2\"");
   expectRefusal(MEBP_CORRUPT, place + "lacks the number 'r'; save the adapter again");
 }
@@ -316,6 +318,34 @@ TEST_F(AdapterTest, TakesAnAlphaThatIsNoBinaryFraction) {
   EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
   ASSERT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), nullptr), MEBP_OK);
   EXPECT_NE(readWhole(config).find("\"lora_alpha\": 0.1,"), std::string::npos) << readWhole(config);
+}
+
+// lora_alpha is what --lora-alpha was, not what is divided by the rank.
+TEST_F(AdapterTest, IsScaledByTheRootOfTheRankWhereTheBundleIs) {
+  TinyOptions tiny;
+  tiny.rslora = 3;
+  tiny.loraAlpha = 3 * std::sqrt(2.0f);
+  BundleFolder files(tinyBundle(tiny));
+  OpenBundle opened(files.path());
+  mebp_bundle_info info;
+  mebp_bundle_info_init(&info);
+  ASSERT_EQ(mebp_bundle_get_info(opened.handle, &info, nullptr), MEBP_OK);
+  EXPECT_EQ(info.rslora_alpha, 3.0);
+  EXPECT_NEAR(info.lora_alpha, 3 * std::sqrt(2.0), 1e-6);
+  OpenSession fresh(opened.handle);
+  mebp_error error = {};
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_INCOMPATIBLE);
+  EXPECT_EQ(std::string(error.message), config + ": use_rslora is not true, the bundle was compiled with --rslora; "
+                                                 "compile without it or choose another adapter");
+  ASSERT_EQ(mebp_session_save_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
+  for (const char *part : {"\"lora_alpha\": 3,", "\"use_rslora\": true"})
+    EXPECT_NE(readWhole(config).find(part), std::string::npos) << readWhole(config);
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_OK) << error.message;
+  replaceAll(config, "\"lora_alpha\": 3,", "\"lora_alpha\": 5,");
+  EXPECT_EQ(mebp_session_load_adapter(fresh.handle, adapter.c_str(), &error), MEBP_INCOMPATIBLE);
+  EXPECT_EQ(std::string(error.message),
+            config + ": lora_alpha is 5, the bundle was compiled for 3; compile with --lora-alpha 5 or choose another "
+                     "adapter");
 }
 
 TEST_F(AdapterTest, LeavesTheOldOneWhereTheDiskIsFull) {

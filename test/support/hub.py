@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hub on this machine: the few addresses that huggingface_hub asks for a model or data, and who asked for which."""
+"""A hub on this machine: the few addresses that huggingface_hub asks for a model or data, who asked for which, and what
+it sends."""
 
 import hashlib
 import json
@@ -11,17 +12,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from support.hub_uploads import Uploads
+
 _API = re.compile(r"/api/(?:models|datasets)/(?P<id>[^/]+/[^/]+)/(?P<what>revision|tree)/(?P<revision>.+)")
 _FILE = re.compile(r"(?:/datasets)?/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 
 
 class Hub:
-    """`models`: {id: {commit: folder}}; `branches`: {id: {name: commit}}. `asked`: all paths that were asked for."""
+    """`models`: {id: {commit: folder}}; `branches`: {id: {name: commit}}. `asked`: all paths that were asked for.
+    `uploads`: what was sent."""
 
     def __init__(self) -> None:
         self.models: dict[str, dict[str, Path]] = {}
         self.branches: dict[str, dict[str, str]] = {}
         self.asked: list[str] = []
+        self.uploads = Uploads()
         self.endpoint = ""
 
     def commit(self, id: str, folder: Path, branch: str = "main") -> str:
@@ -86,6 +91,19 @@ def serving() -> Iterator[Hub]:
                 self.wfile.write(content)
 
         do_HEAD = do_GET  # noqa: N815
+
+        def do_POST(self) -> None:
+            path = unquote(urlsplit(self.path).path)
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, said = hub.uploads.answer(path, self.headers.get("Authorization"), sent, hub.endpoint)
+            content = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_PUT = do_POST  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             pass

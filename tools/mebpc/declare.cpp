@@ -87,6 +87,7 @@ void declareTrained(CLI::App &app, Options &options, Texts &texts) {
   addShared(app, "train-targets", options.full.targets)->delimiter(',')->allow_extra_args(false)->capture_default_str();
   addShared(app, "lora-rank", options.lora.rank)->capture_default_str();
   addShared(app, "lora-alpha", options.lora.alpha)->capture_default_str();
+  addShared(app, "rslora", options.lora.isRankStabilized);
   addShared(app, "lora-targets", options.lora.targets)->delimiter(',')->capture_default_str();
 }
 

@@ -58,7 +58,7 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
        {"--resident-limit", "--threads"},
        ": is not for --device " + device + "; leave it out"},
       {isFull,
-       {"--lora-rank", "--lora-alpha", "--lora-targets"},
+       {"--lora-rank", "--lora-alpha", "--rslora", "--lora-targets"},
        ": is not for --train full; leave it out, or give --train lora"},
       {!isFull, {"--train-targets"}, ": is not for --train lora; leave it out, or give --train full"},
       {texts.wire == "f32" && options.storage.narrowActivations,

@@ -133,8 +133,9 @@ def _shape_of(adapter: Path) -> Mapping[str, object]:
     file = adapter / _CONFIG
     config = read_json(own_file(file), "save the adapter again")
     rank, alpha, targets = config.get("r"), config.get("lora_alpha"), names_of_targets(config, file)
+    scale = {"rslora": True} if config.get("use_rslora") else {}
     if type(rank) is not int or type(alpha) not in (int, float) or not targets:
         raise Error(f"{file}: does not say r, lora_alpha and target_modules; give --base NAME.mebp, a bundle for it")
     if not all(each == "all-linear" or _NAME.fullmatch(each) for each in targets):
         raise Error(f"{file}: target_modules are not names of layers; give --base NAME.mebp, a bundle for it")
-    return {"lora_rank": rank, "lora_alpha": float(alpha), "lora_targets": ",".join(targets)}
+    return {"lora_rank": rank, "lora_alpha": float(alpha), **scale, "lora_targets": ",".join(targets)}

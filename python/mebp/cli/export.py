@@ -38,14 +38,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _storage(model: str) -> str:
-    """The options that are nearest to the codes of MLX's folder. Those of a GGUF file are kept without any."""
-    from mebp.exporter import mlx
+    """The options that are nearest to the codes of MLX's folder, or keep FP8 and NF4. Those of a GGUF file are kept
+    without any."""
+    from mebp.exporter import mlx, rounded
     from mebp.exporter.checkpoint import read_checkpoint
+    from mebp.exporter.finding import find_here
     from mebp.exporter.source import mlx_form
     from mebp.files import read_json, user_path
 
-    place = user_path(model)
-    of_mlx = (place / "config.json").is_file() and mlx_form(read_json(place / "config.json", "download it again"))
+    found = find_here(model)
+    place = found.place if found else user_path(model)
+    fields = read_json(place / "config.json", "download it again") if (place / "config.json").is_file() else {}
+    if storage := rounded.storage_of(fields):
+        return f" --weights {storage}"
+    of_mlx = mlx_form(fields)
     options = mlx.storage_options(read_checkpoint(place), of_mlx) if of_mlx else ""
     return f" {options}" if options else ""
 

@@ -54,7 +54,8 @@ DISAGREES, FAILED, BY_SIGNAL = 1, 2, 128
 INTERRUPTED, HUNG_UP, TERMINATED = (BY_SIGNAL + number for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 EXIT_STATUSES = {
     0: "done",
-    DISAGREES: "verify, parity or devices --test found numbers that disagree, or a gate of judge fails",
+    DISAGREES: "verify, parity or devices --test found numbers that disagree, a gate of judge fails, or train has kept "
+    "its adapter and could not upload it",
     FAILED: "error; one line on standard error says why",
     HUNG_UP: "the terminal was closed (SIGHUP); a training run saved its state and adapter first",
     INTERRUPTED: "stopped by Ctrl-C; saved in the same way",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from mebp.cli.connection import add_connection
-from mebp.cli.main import BY_SIGNAL
+from mebp.cli.main import BY_SIGNAL, DISAGREES
 from mebp.cli.session import COLUMNS, add_compiling, add_counting
 from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.extension import load_runtime
@@ -18,6 +18,7 @@ from mebp.training.objective_options import PARTS, objective_helps, objective_ki
 from mebp.training.options import ADAPTERS, convert
 from mebp.training.outputs import outputs_of
 from mebp.training.schedule import SCHEDULES
+from mebp.words import say
 
 # What --help shows: what one needs to train on text.
 FIRST = (
@@ -167,6 +168,11 @@ def _add_evaluation(add: Callable) -> None:
 def _add_files(add: Callable) -> None:
     add("--adapter", type=Path, metavar="DIR", help="continue from this PEFT adapter")
     add_shared(add, "adapter-out", type=Path)
+    add(
+        "--push-to-hub",
+        metavar="ID",
+        help="at the end, upload the adapter to this repository of the Hugging Face hub; a new one is private",
+    )
     add("--model-out", type=Path, metavar="DIR", help="write the model to this folder, if its own weights are trained")
     add(
         "--keep",
@@ -244,13 +250,18 @@ def run(arguments: argparse.Namespace) -> int:
             given[name] = convert(flag(name), given[name], kind)
     file, allow_code = given.pop("config", None), given.pop("allow_code", False)
 
+    from mebp.training.pushing import UploadError
     from mebp.training.request import Request
 
     request = Request.of({**_from_file(file, given, allow_code), **given})
     for option, path in outputs_of(request.training).items():
         check_no_input(option, path, {"--config": file})
 
-    stopped_by = request.run().signal
+    try:
+        stopped_by = request.run().signal
+    except UploadError as error:  # all else is done, and another status would say that it is not
+        say(f"mebp: {error}", error=True)
+        return DISAGREES
     return 0 if stopped_by is None else BY_SIGNAL + stopped_by
 
 

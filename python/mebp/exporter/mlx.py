@@ -10,6 +10,7 @@ import numpy as np
 
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
+from mebp.exporter.losses import loss_of
 from mebp.exporter.mxfp4 import NUMBERS, POWERS
 from mebp.exporter.storage_options import options_for
 from mebp.files import check_space, open_regular
@@ -22,7 +23,6 @@ _WEIGHT, _SCALES, _BIASES = ".weight", ".scales", ".biases"
 _AFFINE, _MXFP4 = "affine", "mxfp4"
 _GROUPS = (32, 64, 128)
 _STORAGES = {4: "int4", 8: "int8"}
-_STORED_GROUP = 32  # of mebpc
 _EMBEDDING = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 _ADVICE = "download it again"
 _INSTEAD = "export the full-precision model instead, mebpc quantises it"
@@ -52,7 +52,7 @@ class Packed:
         return (*self.scales.shape[:-1], self.scales.shape[-1] * self.form.group)
 
 
-def check_forms(quantization: Mapping, place: Path) -> None:
+def check_forms(quantization: Mapping[str, object], place: Path) -> None:
     """Raises Error where a layer has a form that is not read. `quantization` is what config.json says."""
     _form(quantization, place)
     for layer, entry in quantization.items():
@@ -60,7 +60,7 @@ def check_forms(quantization: Mapping, place: Path) -> None:
             _form(entry, place, f"{layer[:80]} is ")
 
 
-def _form(entry: Mapping, place: Path, layer: str = "the weights are ") -> Form:
+def _form(entry: Mapping[str, object], place: Path, layer: str = "the weights are ") -> Form:
     bits, group, mode = (entry.get(name, other) for name, other in (("bits", 0), ("group_size", 0), ("mode", _AFFINE)))
     if mode == _MXFP4 and (bits, group) == (4, 32):
         return Form(4, 32, _MXFP4)
@@ -74,7 +74,7 @@ def _form(entry: Mapping, place: Path, layer: str = "the weights are ") -> Form:
 
 
 def unpack(
-    checkpoint: dict[str, StoredTensor], quantization: Mapping, folder: Path, model: str
+    checkpoint: dict[str, StoredTensor], quantization: Mapping[str, object], folder: Path, model: str
 ) -> dict[str, StoredTensor]:
     """The checkpoint of `model` with f32 in place of codes, in a file in `folder`; says which matrices a bundle does
     not keep exactly. Raises Error where codes and scales do not fit together, or the disk is full."""
@@ -93,7 +93,7 @@ def unpack(
     return {name: each for name, each in checkpoint.items() if name not in taken} | read_header(folder / _FILE)
 
 
-def packed_layers(checkpoint: Mapping[str, StoredTensor], quantization: Mapping) -> dict[str, Packed]:
+def packed_layers(checkpoint: Mapping[str, StoredTensor], quantization: Mapping[str, object]) -> dict[str, Packed]:
     """By the layers' names, those with codes; raises Error where their tensors do not fit together."""
     found = {}
     for name, scales in checkpoint.items():
@@ -150,28 +150,6 @@ def dequantise(layer: str, each: Packed) -> np.ndarray:
     return (codes.astype(np.float32) * scales + biases).reshape(each.shape)
 
 
-def loss_of(numbers: np.ndarray, storage: str) -> float:
-    """What mebpc loses of f32 numbers as int4 or int8 (compiler/emit/Quantize.cpp), by their L2 norm; 0 where it keeps
-    every one."""
-    groups = numbers.reshape(-1, _STORED_GROUP)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if storage == "int8":
-            scales = _half(np.abs(groups).max(axis=1) / np.float32(127))
-            minima, most = np.float32(-128) * scales, 255
-        else:
-            lowest = groups.min(axis=1)
-            scales = _half((groups.max(axis=1) - lowest) / np.float32(15))
-            minima, most = _half(lowest), 15
-        codes = np.where(scales[:, None] == 0, 0, np.rint((groups - minima[:, None]) / scales[:, None]).clip(0, most))
-        lost = groups - (codes.astype(np.float32) * scales[:, None] + minima[:, None])
-    norm = float(np.linalg.norm(groups))
-    return float(np.linalg.norm(lost)) / norm if norm else float(np.linalg.norm(lost))
-
-
-def _half(numbers: np.ndarray) -> np.ndarray:
-    return numbers.astype(np.float16).astype(np.float32)
-
-
 def _say_kept(packed: Mapping[str, Packed], losses: Mapping[str, float]) -> None:
     for bits, storage in _STORAGES.items():
         layers = [layer for layer, each in packed.items() if each.form.bits == bits]
@@ -185,7 +163,7 @@ def _say_kept(packed: Mapping[str, Packed], losses: Mapping[str, float]) -> None
                 error=True)  # fmt: skip
 
 
-def storage_options(checkpoint: Mapping[str, StoredTensor], quantization: Mapping) -> str:
+def storage_options(checkpoint: Mapping[str, StoredTensor], quantization: Mapping[str, object]) -> str:
     """mebpc's options that give each matrix as many bits as MLX did; "" where its defaults do."""
     storages = {layer: _STORAGES[each.form.bits] for layer, each in packed_layers(checkpoint, quantization).items()}
     embeddings = [layer for layer in storages if layer.endswith(_EMBEDDING)]

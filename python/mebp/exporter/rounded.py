@@ -5,12 +5,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
+from mebp.exporter.losses import loss_of
 from mebp.files import check_space, open_regular
 from mebp.tensor_file import read_stored, write_tensors
 from mebp.words import say
@@ -35,7 +37,17 @@ def _float8() -> np.ndarray:
 _NUMBERS = _float8()
 
 
-def check_method(quantization: Mapping, place: Path) -> None:
+def storage_of(fields: Mapping[str, object]) -> str | None:
+    """The storage that keeps every number of a model with this config.json; None where it has neither FP8 nor NF4."""
+    quantization = fields.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    if method not in (FP8, BITSANDBYTES):
+        return None
+    made_of = fields.get("dtype") or fields.get("torch_dtype")  # as older versions of transformers call it
+    return "bf16" if method == FP8 or made_of == "bfloat16" else "f32"
+
+
+def check_method(quantization: Mapping[str, object], place: Path) -> None:
     """Raises Error for a form of FP8 or bitsandbytes that is not read."""
     if quantization.get("quant_method") == FP8:
         block = quantization.get("weight_block_size")
@@ -46,7 +58,7 @@ def check_method(quantization: Mapping, place: Path) -> None:
 
 
 def unpack(
-    checkpoint: dict[str, StoredTensor], quantization: Mapping, folder: Path, model: str
+    checkpoint: dict[str, StoredTensor], quantization: Mapping[str, Any], folder: Path, model: str
 ) -> dict[str, StoredTensor]:
     """The checkpoint of `model` with its codes dequantised to bf16, in a file in `folder`; NF4 that was made of another
     type has that type. Raises Error where tensors do not fit together, or the disk is full."""
@@ -66,16 +78,24 @@ def unpack(
     check_space(folder, size, f"{model} without its codes")
     say(f"note: the weights of {model}, which are {'FP8' if is_fp8 else 'NF4'}, are saved beside the graph as they are "
         f"dequantised, {size / 1e6:,.1f} MB", error=True)  # fmt: skip
-    if is_fp8:
-        numbers = (_of_fp8(layer, checkpoint, quantization["weight_block_size"]) for layer in layers)
-    else:
-        numbers = _all_nf4(states, checkpoint)
-    write_tensors(folder / _FILE, shapes, numbers, types, advice=_ADVICE)
+    numbers = _all_fp8(layers, checkpoint, quantization) if is_fp8 else _all_nf4(states, checkpoint)
+    losses: list[float] = []
+    write_tensors(folder / _FILE, shapes, _measured(numbers, losses), types, advice=_ADVICE)
+    kept = "bf16" if set(types.values()) == {"bf16"} else "f32"
+    say(f"note: compiled with --weights {kept} a bundle keeps all of them, and with --weights int8 it loses at most "
+        f"{max(losses):.2%} of a matrix's norm", error=True)  # fmt: skip
     parts = tuple(layer + _WEIGHT for layer in layers)
     taken = {*parts, *(layer + _INVERSE for layer in layers)}
     rest = {name: each for name, each in checkpoint.items()
             if name not in taken and name.rsplit(".weight.", 1)[0] + _WEIGHT not in shapes}  # fmt: skip
     return rest | read_header(folder / _FILE)
+
+
+def _measured(numbers: Iterator[np.ndarray], losses: list[float]) -> Iterator[np.ndarray]:
+    """Adds what int8 would lose of each."""
+    for each in numbers:
+        losses.append(loss_of(each, "int8"))
+        yield each
 
 
 def _need(checkpoint: Mapping[str, StoredTensor], name: str) -> StoredTensor:
@@ -90,6 +110,13 @@ def _bytes(tensor: StoredTensor) -> np.ndarray:
         return np.frombuffer(file.read(tensor.length), np.uint8)
 
 
+def _all_fp8(
+    layers: list[str], checkpoint: Mapping[str, StoredTensor], quantization: Mapping[str, Any]
+) -> Iterator[np.ndarray]:
+    for layer in layers:
+        yield _of_fp8(layer, checkpoint, quantization["weight_block_size"])
+
+
 def _of_fp8(layer: str, checkpoint: Mapping[str, StoredTensor], block: list[int]) -> np.ndarray:
     codes, scales = checkpoint[layer + _WEIGHT], checkpoint[layer + _INVERSE]
     fits = codes.dtype == "F8_E4M3" and len(codes.shape) == 2 and codes.length == math.prod(codes.shape)
@@ -101,7 +128,7 @@ def _of_fp8(layer: str, checkpoint: Mapping[str, StoredTensor], block: list[int]
     return _NUMBERS[_bytes(codes)].reshape(codes.shape) * factors
 
 
-def _state(layer: str, checkpoint: Mapping[str, StoredTensor]) -> dict:
+def _state(layer: str, checkpoint: Mapping[str, StoredTensor]) -> dict[str, Any]:
     """What bitsandbytes keeps of a layer beside its tensors."""
     tensor = checkpoint[layer + _STATE]
     try:
@@ -115,12 +142,12 @@ def _state(layer: str, checkpoint: Mapping[str, StoredTensor]) -> dict:
     return state
 
 
-def _all_nf4(states: Mapping[str, dict], checkpoint: Mapping[str, StoredTensor]) -> Iterator[np.ndarray]:
+def _all_nf4(states: Mapping[str, dict[str, Any]], checkpoint: Mapping[str, StoredTensor]) -> Iterator[np.ndarray]:
     for layer, state in states.items():
         yield _of_nf4(layer, state, checkpoint)
 
 
-def _of_nf4(layer: str, state: Mapping, checkpoint: Mapping[str, StoredTensor]) -> np.ndarray:
+def _of_nf4(layer: str, state: Mapping[str, Any], checkpoint: Mapping[str, StoredTensor]) -> np.ndarray:
     name, count = layer + _WEIGHT, math.prod(state["shape"])
     pairs, largest = _bytes(checkpoint[name]), _need(checkpoint, f"{name}.absmax")
     table = read_stored(name, _need(checkpoint, f"{name}.quant_map"), _ADVICE).ravel()
@@ -135,12 +162,14 @@ def _of_nf4(layer: str, state: Mapping, checkpoint: Mapping[str, StoredTensor]) 
     return (numbers * scales.repeat(state["blocksize"])[:count]).reshape(state["shape"])
 
 
-def _nested(name: str, state: Mapping, checkpoint: Mapping[str, StoredTensor], codes: np.ndarray) -> np.ndarray:
+def _nested(
+    name: str, state: Mapping[str, Any], checkpoint: Mapping[str, StoredTensor], codes: np.ndarray
+) -> np.ndarray:
     """Scales that are quantised themselves."""
     outer = read_stored(name, _need(checkpoint, f"{name}.nested_absmax"), _ADVICE).ravel()
     table = read_stored(name, _need(checkpoint, f"{name}.nested_quant_map"), _ADVICE).ravel()
     size, offset = state.get("nested_blocksize"), state.get("nested_offset")
-    fits = type(size) is int and size > 0 and isinstance(offset, float) and len(table) == 256
+    fits = isinstance(size, int) and size > 0 and isinstance(offset, float) and len(table) == 256
     if not fits or len(outer) != -(-len(codes) // size):
         raise Error(f"{checkpoint[name].file}: '{name}' has nested statistics that do not fit; {_ADVICE}")
     return table[codes] * outer.repeat(size)[: len(codes)] + np.float32(offset)

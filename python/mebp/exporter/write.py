@@ -9,7 +9,7 @@ import onnx_ir as ir
 from transformers import PreTrainedModel
 
 from mebp.errors import Error
-from mebp.exporter import classifier, mlx, rounded
+from mebp.exporter import classifier, mlx, mlx_shapes, rounded
 from mebp.exporter.alibi import check_alibi
 from mebp.exporter.blocks import files_of, with_blocks
 from mebp.exporter.checkpoint import StoredTensor, read_checkpoint, same_bytes
@@ -93,13 +93,13 @@ def _check_task(task: str, classes: Sequence[str] | None) -> None:
 
 
 def _numbers_of(source: Source, stage: Stage) -> Checkpoint:
-    """The checkpoint, with numbers in place of MLX's codes, FP8 and NF4."""
+    """The checkpoint, with numbers in place of MLX's codes, FP8 and NF4, and MLX's shapes undone."""
     checkpoint = with_blocks(read_checkpoint(source.folder), source.blocks, source.folder)
     if source.rounded is not None:
         return rounded.unpack(checkpoint, source.rounded, stage.scratch, source.name)
-    if source.of_mlx is None:
-        return checkpoint
-    return mlx.unpack(checkpoint, source.of_mlx, stage.scratch, source.name)
+    if source.of_mlx is not None:
+        checkpoint = mlx.unpack(checkpoint, source.of_mlx, stage.scratch, source.name)
+    return mlx_shapes.as_published(checkpoint, source.config.model_type, stage.scratch)
 
 
 def _text_of(source: Source, checkpoint: Checkpoint) -> Checkpoint:

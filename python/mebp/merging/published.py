@@ -91,9 +91,8 @@ def compile_published(bundle: Path, adapter: Path, base: str | None, scratch: Pa
     except Error as error:
         raise Error(f"{error}; {_OTHER_PLACE}") from None
     stage(f"compiling it as {storage}, which rounds nothing")
-    lora = description["model"]["lora"]
     adapted = {
-        "lora": LoRA(lora["rank"], lora["alpha"], [*lora["target_modules"], *lora["target_parameters"]]),
+        "lora": _lora_of(description["model"]["lora"]),
         "value_head": bool(description["manifest"]["options"].get("value_head")),
     }
     made, again = scratch / "published.mebp", scratch / "stored.mebp"
@@ -104,12 +103,17 @@ def compile_published(bundle: Path, adapter: Path, base: str | None, scratch: Pa
     return Published(found.origin, made, storage, again, _first_other(bundle, description, again))
 
 
+def _lora_of(lora: Mapping) -> LoRA:
+    targets, stabilized = [*lora["target_modules"], *lora["target_parameters"]], lora["rslora_alpha"]
+    return LoRA(lora["rank"], stabilized or lora["alpha"], targets, rslora=bool(stabilized))
+
+
 def _storage(found: Found) -> str:
     """The smallest that holds all of its numbers."""
     if found.is_gguf:
         return "f32"
     types = {tensor.dtype for tensor in read_checkpoint(found.place).values()}
-    return "f32" if types & {"F32", "F16"} else "bf16"
+    return "f32" if types & {"F32", "F16", "U32"} else "bf16"  # U32: codes of MLX, which are dequantised to f32
 
 
 def _of_model(description: dict) -> dict[str, tuple[int, dict]]:

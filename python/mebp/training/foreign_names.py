@@ -14,6 +14,7 @@ _SAME = (
     ("adapter",
      "adapter_name_or_path adapter_name adapters lora lora_model lora_model_dir lora_adapter peft_model "
      "peft_model_id peft_path resume_adapter_file"),
+    ("push-to-hub", "hub_model_id push_to_hub_model_id upload_repo"),
     ("data",
      "dataset datasets dataset_name dataset_path dataset_dir dataset_id data_path data_file data_files data_dir "
      "train_file train_data train_dataset training_data training_file input_file dataset_train_split"),
@@ -58,6 +59,7 @@ _SAME = (
     ("clip", "max_grad_norm grad_norm clip_grad clip_grad_norm grad_clip gradient_clipping gradient_clip_val max_norm"),
     ("lora-rank", "lora_r r rank lora_dim lora_rank"),
     ("lora-alpha", "alpha lora_scale"),
+    ("rslora", "use_rslora rs_lora use_rs_lora peft_use_rslora rank_stabilized"),
     ("lora-targets",
      "target_modules lora_target_modules lora_target lora_modules lora_keys target_parameters "
      "lora_target_parameters lora_target_linear"),
@@ -139,7 +141,6 @@ _INSTEAD = (
     ("adapters have no dropout here", "lora_dropout dropout disable_dropout"),
     ("adapters have no biases here", "bias lora_bias"),
     ("there is no DoRA here; --adapter-kind has the kinds of adapters", "use_dora dora"),
-    ("there is no rank-stabilised scale here: it is --lora-alpha / --lora-rank", "use_rslora rslora"),
     ("A is drawn by --seed and B is zero", "init_lora_weights use_loftq loftq_config pissa_init"),
     ("adapters alone are trained, or with --train full what --train-targets names",
      "modules_to_save lora_modules_to_save trainable_token_indices train_embeddings"),
@@ -174,8 +175,9 @@ _INSTEAD = (
      "unsloth use_unsloth fast_inference torch_empty_cache_steps"),
     ("no code of a model's folder is run; mebp models lists what can be trained",
      "trust_remote_code allow_remote_code"),
-    ("nothing is uploaded; give the folder of --adapter-out to hf upload",
-     "push_to_hub hub_model_id hub_token hub_private_repo hub_strategy upload_repo hf_token push_to_hub_token"),
+    ("--push-to-hub uploads once, at the end; a new repository is private until its page says otherwise",
+     "hub_private_repo hub_strategy hub_always_push push_adapter_to_hub"),
+    ("the token of hf auth login is taken, or HF_TOKEN", "hub_token hf_token push_to_hub_token use_auth_token"),
     ("a name on the hub ends in @REVISION for it", "revision model_revision hub_revision"),
     ("the program of --report-to reads it from its environment, such as WANDB_PROJECT",
      "run_name wandb_run_name wandb_entity project project_name wandb_watch wandb_log_model wandb_run_id"),

@@ -27,7 +27,7 @@ from mebp.version import __version__
 CARD = "README.md"
 _MARK = f"<!-- {MARK} -->"
 # What says how a run went on, and not what it computes.
-_INCIDENTAL = ("resume", "overwrite", "plan_only")
+_INCIDENTAL = ("resume", "overwrite", "plan_only", "push_to_hub")
 
 
 def write_card(folder: Path, text: str) -> None:

@@ -80,6 +80,7 @@ class TrainingOptions:
     judge: bool = False
     adapter: Path | None = None
     adapter_out: Path | None = None
+    push_to_hub: str | None = None
     model_out: Path | None = None
     keep: str | None = None  # None for the last
     patience: int | None = None
@@ -229,6 +230,8 @@ class TrainingOptions:
             raise Error(
                 "--adapter-out and --model-out cannot be used together: a bundle trains one or the other; give one"
             )
+        if self.push_to_hub is not None and self.adapter_out is None:
+            raise Error("--push-to-hub needs --adapter-out DIR, where the adapter that it uploads is kept")
         if self.keep not in (None, "last") and self.adapter_out is None and self.model_out is None:
             raise Error(f"--keep {self.keep} needs --adapter-out DIR, where adapters go, or --model-out DIR")
         needing = {"--eval-every": self.eval_every, "--patience": self.patience, "--keep best": self.keep == "best"}

@@ -39,6 +39,7 @@ from mebp.training.objectives import class_of
 from mebp.training.options import MEASURED, TrainingOptions, option_kinds
 from mebp.training.outputs import check_outputs
 from mebp.training.planning import plan
+from mebp.training.pushing import check_push, push
 from mebp.training.reports import check_installed
 from mebp.training.state import ASKED, EXACT, saved_with
 from mebp.waiting import stages
@@ -97,6 +98,7 @@ class Request:
         if self.training.plan_only:
             return self._plan(progress)
         check_installed(self.training.report_to)
+        check_push(self.training.push_to_hub)
         self._check_kind()
         check_outputs(self.training)  # before what takes minutes
         for source in self._sources() if progress else ():
@@ -111,7 +113,19 @@ class Request:
         run = train(replace(self.training, bundle=bundle), callback, progress, asked, began, origin)
         if progress and not is_bundle(self.training.bundle) and self.training.adapter_out and not run.interrupted:
             say(f"next: {self._next(run)}")
+        if self.training.push_to_hub:
+            self._push(run, progress)
         return run
+
+    def _push(self, run: TrainingRun, progress: bool) -> None:
+        """Raises UploadError where it fails."""
+        repository, folder = self.training.push_to_hub, run.kept or self.training.adapter_out
+        tell = say if progress else _silent
+        if run.interrupted:
+            tell(f"--push-to-hub {repository}: nothing was uploaded, since the run was stopped")
+            return
+        tell(f"uploading {folder} to {repository}")
+        tell(f"uploaded: {push(repository, folder, progress)}")
 
     def _check_kind(self) -> None:
         """Raises mebp.Error where what is read or written does not go with what a model trains."""

@@ -139,7 +139,7 @@ typedef struct mebp_bundle_info {
   uint32_t vocabulary, hidden, max_batch, max_sequence;
   uint32_t blocks, programs, weights, trainables;
   uint32_t lora_rank;
-  double lora_alpha;
+  double lora_alpha;      /* adapters are scaled by lora_alpha / lora_rank */
   uint64_t weights_bytes; /* of the mapped file */
   uint64_t peak_bytes;    /* as planned: anonymous and written memory of the whole process */
   uint64_t process_bytes; /* of it: the runtime itself */
@@ -157,6 +157,8 @@ typedef struct mebp_bundle_info {
   uint32_t classes;       /* that logits are of; 0: they are of the vocabulary */
   const char *task;       /* "causal", "classify", "token-classify" or "fill-mask": labels stand behind the rows that
                            * predict them with the first, in their own rows with the others */
+  double rslora_alpha;    /* PEFT's lora_alpha with use_rslora, by --rslora: lora_alpha is it times the root of the
+                           * rank; 0: without, where lora_alpha is PEFT's */
 } mebp_bundle_info;
 static inline void mebp_bundle_info_init(mebp_bundle_info *info) {
   memset((void *)info, 0, sizeof(*info));

@@ -3,6 +3,7 @@
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=up" | FileCheck %s --check-prefixes=SUFFIX
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=model.layers.0.down,up" | FileCheck %s --check-prefixes=FULL
 // RUN: mebp-opt %s --mebp-add-lora="rank=4 targets=down" | FileCheck %s --check-prefixes=RANK4
+// RUN: mebp-opt %s --mebp-add-lora="rank=4 alpha=8 rslora targets=down" | FileCheck %s --check-prefixes=ROOT
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 alpha=8 targets=table,up" | FileCheck %s --check-prefixes=HEAD
 
 // PEFT's keys, shapes and initial values: A is uniform in +-1/sqrt(inputs), B is 0.
@@ -11,6 +12,10 @@
 // One of the two layers named down is left alone, so its end would say too much.
 // FULL: target_modules = ["up", "model.layers.0.down"]
 // RANK4: rank = 4 : i64
+// Rank-stabilised, 8 / sqrt(4).
+// ROOT: mebp.lora = {alpha = 1.600000e+01 : f32, rank = 4 : i64, rslora_alpha = 8.000000e+00 : f32, target_modules
+// ROOT: {alpha = 4.000000e+00 : f32}
+// ROOT-NOT: {alpha = 2.000000e+00 : f32}
 
 // CHECK: nn.parameter @base_model.model.model.layers.0.up.lora_A.weight : tensor<2x4xf32> {initial_bound = 5.000000e-01 : f32, trainable}
 // CHECK: nn.parameter @base_model.model.model.layers.0.up.lora_B.weight : tensor<9x2xf32> {initial_bound = 0.000000e+00 : f32, trainable}

@@ -241,6 +241,7 @@ format::Bundle tinyBundle(const TinyOptions &options) {
   model->set_activation(format::F32);
   model->mutable_lora()->set_rank(tinyRank);
   model->mutable_lora()->set_alpha(options.loraAlpha);
+  model->mutable_lora()->set_rslora_alpha(options.rslora);
   model->mutable_lora()->add_target_modules("proj");
   model->mutable_lora()->set_seed(7);
 

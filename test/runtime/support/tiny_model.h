@@ -22,6 +22,7 @@ struct TinyOptions {
   bool packs = false;                        // layers take where samples start
   float bound = 0.5f;                        // of the trainables' initial values
   float loraAlpha = 4;                       // as the adapter's configuration has it
+  float rslora = 0;                          // likewise with use_rslora, where it is not 0
 };
 
 constexpr uint32_t tinyVocabulary = 11, tinyHidden = 6, tinyRank = 2, tinyBatch = 2, tinySequence = 5;
