@@ -59,7 +59,6 @@ struct FileType {
 };
 // clang-format off
 inline constexpr FileType fileTypes[] = {
-    {"f32", WeightFormat::F32, 1, 4},
     {"bf16", WeightFormat::BF16, 1, 2},
     {"f16", WeightFormat::F16, 32, 64},
     {"q4_0", WeightFormat::Int4Symmetric, 32, 18},

@@ -145,6 +145,8 @@ LogicalResult GraphImporter::finish() {
   set("mebp.vocabulary", builder.getI64IntegerAttr(vocabulary));
   if (StringRef part = file.getMetadata("mebp.text_part"); !part.empty())
     set("mebp.text_part", builder.getStringAttr(part));
+  if (StringRef weights = file.getMetadata("mebp.weights"); !weights.empty())
+    set("mebp.weights", builder.getStringAttr(weights));
   if (auto limit = file.getMetadataNumber("mebp.sequence_limit"))
     set("mebp.sequence_limit", builder.getI64IntegerAttr(*limit));
   return success();

@@ -130,11 +130,10 @@ private:
     return attribute ? attribute.getInt() : otherwise;
   }
 
-  /// The exporter attaches blocks where some of them are not held exactly otherwise.
+  /// The exporter says so where another storage would not hold what the model's file has.
   void chooseStorage() {
-    if (!compilation.followsFile || llvm::none_of(module->getOps<nn::ParameterOp>(), [](nn::ParameterOp parameter) {
-          return parameter.getFileType() != nullptr;
-        }))
+    auto advised = (*module)->getAttrOfType<StringAttr>("mebp.weights");
+    if (!compilation.followsFile || !advised || advised.getValue() != format::nameOf(format::WeightFormat::File))
       return;
     options.storage.matrices = format::WeightFormat::File;
     if (!compilation.choosesEmbeddings)

@@ -16,7 +16,7 @@ struct Compilation {
   std::optional<int64_t> batch, sequence; // empty: as exported
   std::optional<int64_t> generateLength;  // empty: the bundle does not generate text
   Options options;                        // but for the shape, which the above decide
-  bool followsFile = false;               // blocks of a GGUF file are stored as they are; nobody chose otherwise
+  bool followsFile = false;               // weights are stored as the export advises; nobody chose otherwise
   bool choosesEmbeddings = false;         // whatever the matrices are stored as
   std::string budgetOption;               // "--memory-budget 64MiB": where the budget comes from; empty without one
   std::string budgetReason;               // why it is that much, where nobody gave a size

@@ -78,7 +78,7 @@ def compile(
     generate_len: the most tokens that a prompt and its answer may have together; None for a bundle that generates text
         slowly, up to seq_len.
     weights: how frozen weights are stored: "int4", "int4-sym", "int8", "bf16", "f32", or "file" as the model's own file
-        has them; None for "int4", or for "file" where that has blocks of GGUF that no other storage holds exactly.
+        has them; None for "int4", or for "file" where that is quantised in a way that int4 does not hold.
     embedding_weights: the same for the embedding and the head.
     weights_for: the same for some layers by their names, in which * stands for anything, such as
         {"lm_head": "int8", "*.layers.0.*": "bf16"}.

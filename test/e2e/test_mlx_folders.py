@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import mebp
 from mebp.cli import main
-from mebp.cli.export import _storage
-from mebp.exporter.losses import loss_of
+from mebp.inspect import inspect
 from mebp.tools import find_tool
 from support import models, whole_models
 from support.judges import judge
@@ -148,7 +147,7 @@ def test_what_mlx_has_in_other_forms(family: str, tmp_path: Path, capsys) -> Non
     assert np.linalg.norm(session.logits(TOKENS) - logits) <= 1e-4 * np.linalg.norm(logits)
     before = session.step(TOKENS, TOKENS).loss
     assert session.step(TOKENS, TOKENS).loss < before
-    # The command that export prints, whose layers have mebpc's names.
+    # The command that export prints.
     subprocess.run([find_tool("mebpc"), *command[1:]], check=True, capture_output=True, cwd=tmp_path)
 
 
@@ -200,47 +199,56 @@ def test_merging_onto_the_published_weights_keeps_what_bf16_would_not(tmp_path: 
         assert np.allclose(found[name].numpy(), values, rtol=0, atol=1e-7 * np.abs(values).max()), name
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_what_is_lost_is_what_mebpc_loses(bits: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    folder = converted(tmp_path, bits=bits, group_size=64)
+FORMS = [
+    ({"bits": 4, "group_size": 32}, "int4"),
+    ({"bits": 4, "group_size": 128}, "int4"),
+    ({"bits": 8, "group_size": 64}, "int8"),
+    ({"bits": 4, "group_size": 32, "mode": "mxfp4"}, "mxfp4"),
+]
+
+
+@pytest.mark.parametrize(("options", "storage"), FORMS)
+def test_a_bundle_keeps_every_number(options: dict, storage: str, tmp_path: Path, capsys) -> None:
+    """Without being asked to: of groups of 64 the scales are there twice."""
+    folder = converted(tmp_path, dtype="bfloat16", **options)
     exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
-    said = capsys.readouterr().err
-    assert f"of {bits} bits are quantised again as int{bits}, which loses at most" in said
-    mebp.compile(exported, tmp_path / "tiny.mebp", weights=f"int{bits}", rates="none")
-    found = mebp.Session(tmp_path / "tiny.mebp").base_weights()
-    exact = load_file(tmp_path / "out" / "dequantised.safetensors")
-    name = "model.layers.0.mlp.down_proj.weight"
-    values = exact[name].numpy()
-    lost = np.linalg.norm(found[name] - values) / np.linalg.norm(values)
-    assert loss_of(values, f"int{bits}") == pytest.approx(lost, rel=1e-4)
+    assert f"of {options['bits']} bits keep every number as {storage}" in capsys.readouterr().err
+    mebp.compile(exported, tmp_path / "tiny.mebp", precision="f32", rates="none")
+    session = mebp.Session(tmp_path / "tiny.mebp")
+    expected, logits = of_mlx(folder, TOKENS)
+    for name, values in expected.items():
+        assert np.array_equal(session.base_weights()[name], values), name
+    storages = {weight["name"]: weight["storage"] for weight in inspect(tmp_path / "tiny.mebp")["weights"]}
+    assert {storages[name] for name in expected} == {storage}
+    assert np.linalg.norm(session.logits(TOKENS) - logits) <= 1e-4 * np.linalg.norm(logits)
 
 
-def test_groups_that_use_all_codes_keep_every_number(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    folder = converted(tmp_path, bits=4, group_size=64)
+def test_scales_that_f16_does_not_hold_are_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = converted(tmp_path, bits=4, group_size=64, dtype="bfloat16")
     tensors = load_file(folder / "model.safetensors")
-    for name in [name for name in tensors if name.endswith(".scales")]:
-        layer = name.removesuffix(".scales")
-        codes = tensors[f"{layer}.weight"].view(torch.uint8).clone()
-        codes.reshape(-1, 16)[:, 0] = 0xF0  # each 32 columns have the lowest and the highest code
-        tensors[f"{layer}.weight"] = codes.view(torch.uint32)
-        tensors[name] = (tensors[name].abs() + 0.001).half().float()
-        tensors[f"{layer}.biases"] = (-8 * tensors[name]).half().float()
+    name = "model.layers.0.mlp.down_proj"
+    tensors[f"{name}.scales"][0, 0] = 1e-7
     save_file(tensors, folder / "model.safetensors", {"format": "mlx"})
     exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
     said = capsys.readouterr().err
-    assert "of 4 bits keep every number as int4" in said and "quantised again" not in said
-    mebp.compile(exported, tmp_path / "tiny.mebp", weights="int4", embedding_weights="int4", rates="none")
+    assert f"1 of 4 bits are stored as f32, the same numbers, for f16 does not hold their scales: {name}\n" in said
+    mebp.compile(exported, tmp_path / "tiny.mebp", rates="none")
     found = mebp.Session(tmp_path / "tiny.mebp").base_weights()
-    for name, values in of_mlx(folder)[0].items():
-        assert np.array_equal(found[name], values), name
+    for each, values in of_mlx(folder)[0].items():
+        assert np.array_equal(found[each], values), each
 
 
 def test_mixed_by_layer(tmp_path: Path) -> None:
     def form(path: str, layer: object) -> dict | bool:
         return {"bits": 8 if path.endswith(("v_proj", "embed_tokens")) else 4, "group_size": 64}
 
-    folder = converted(tmp_path, bits=4, group_size=64, quant_predicate=form)
-    assert _storage(str(folder)) == " --weights-for '*.v_proj=int8'"
+    folder = converted(tmp_path, bits=4, group_size=64, quant_predicate=form, dtype="bfloat16")
+    exported = mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
+    mebp.compile(exported, tmp_path / "tiny.mebp", rates="none")
+    for weight in inspect(tmp_path / "tiny.mebp")["weights"]:
+        if weight["rows"] > 1:
+            is_wide = weight["name"].endswith(("v_proj.weight", "embed_tokens.weight"))
+            assert weight["storage"] == ("int8" if is_wide else "int4"), weight["name"]
 
 
 @pytest.mark.parametrize(

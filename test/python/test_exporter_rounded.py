@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import mebp
 from mebp.exporter.checkpoint import read_header
-from mebp.exporter.rounded import storage_of, unpack
+from mebp.exporter.rounded import unpack
 from support import models
 from support.judges import judge
 
@@ -110,20 +110,3 @@ def test_a_folder_in_fp8_is_exported(tmp_path: Path) -> None:
     mebp.export(folder, tmp_path / "out" / "model.onnx", seq_len=16)
     found = load_file(tmp_path / "out" / "dequantised.safetensors")
     assert torch.equal(found[f"{name}.weight"], expected)
-
-
-@pytest.mark.parametrize(
-    ("fields", "storage"),
-    [
-        ({"quantization_config": OF_FP8, "dtype": "float16"}, "bf16"),
-        ({"quantization_config": OF_NF4, "dtype": "bfloat16"}, "bf16"),
-        ({"quantization_config": OF_NF4, "torch_dtype": "bfloat16"}, "bf16"),
-        ({"quantization_config": OF_NF4, "dtype": "float16"}, "f32"),
-        ({"quantization_config": OF_NF4}, "f32"),
-        ({"quantization_config": {"quant_method": "mxfp4"}}, None),
-        ({"quantization_config": ["fp8"], "dtype": "bfloat16"}, None),
-        ({"dtype": "bfloat16"}, None),
-    ],
-)
-def test_a_storage_that_keeps_every_number(fields: dict, storage: str | None) -> None:
-    assert storage_of(fields) == storage

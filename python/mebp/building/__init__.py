@@ -38,7 +38,6 @@ from mebp.compile_options import AUTO, NONE, CompileOptions, as_arguments
 from mebp.compiler import find_frontier, find_generation_peak, plan_mebpc, run_mebpc
 from mebp.errors import Error
 from mebp.exporter.finding import Found, find_model
-from mebp.exporter.rounded import storage_of
 from mebp.files import own_file, read_json, scratch_folder
 from mebp.gguf.source import called, unpack_gguf
 from mebp.inspect import adapted_layers, describe_trained, few_adapted, inspect, storage_options
@@ -145,9 +144,6 @@ class Builder:
             if storage:
                 self.say(f"--weights {storage}: a step can change weights that are stored so")
                 chosen["weights"] = storage
-            elif options.weights is None and options.train != "full" and (exact := storage_of(config)):
-                self.say(f"--weights {exact}: it keeps what FP8 or NF4 stands for, and fewer bits would round again")
-                chosen["weights"] = exact
             longest = max(_EXPORTED, chosen["seq_len"], chosen["generate_len"] or 0)
             exporting = {"seq_len": min(longest, limit or longest)}
             if trained.task != CAUSAL:

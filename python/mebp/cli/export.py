@@ -37,25 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _storage(model: str) -> str:
-    """The options that are nearest to the codes of MLX's folder, or keep FP8 and NF4. Those of a GGUF file are kept
-    without any."""
-    from mebp.exporter import mlx, rounded
-    from mebp.exporter.checkpoint import read_checkpoint
-    from mebp.exporter.finding import find_here
-    from mebp.exporter.source import mlx_form
-    from mebp.files import read_json, user_path
-
-    found = find_here(model)
-    place = found.place if found else user_path(model)
-    fields = read_json(place / "config.json", "download it again") if (place / "config.json").is_file() else {}
-    if storage := rounded.storage_of(fields):
-        return f" --weights {storage}"
-    of_mlx = mlx_form(fields)
-    options = mlx.storage_options(read_checkpoint(place), of_mlx) if of_mlx else ""
-    return f" {options}" if options else ""
-
-
 def run(arguments: argparse.Namespace) -> int:
     import mebp
 
@@ -72,6 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     # Who has no weights asks what a step would take.
-    rest = "--frontier" if arguments.shape_only else f"-o {shlex.quote(bundle)}{_storage(arguments.model)}"
+    rest = "--frontier" if arguments.shape_only else f"-o {shlex.quote(bundle)}"
     say(f"wrote {written}; next: {shlex.join(['mebpc', str(written)])} {rest}")
     return 0

@@ -1,27 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of a GGUF file beside the numbers that an export has of them."""
+"""Blocks of codes beside the numbers that an export has of them, which a bundle stores as they are."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from mebp.exporter.checkpoint import StoredTensor, read_header
-from mebp.gguf.blocks import BLOCKS
 
 
 def with_blocks(
-    checkpoint: Mapping[str, StoredTensor], types: Mapping[str, str], folder: Path
+    checkpoint: Mapping[str, StoredTensor], types: Mapping[str, str], file: Path
 ) -> dict[str, StoredTensor]:
-    """The checkpoint of an unpacked file, whose matrices know their blocks; f32 are their own. `types` as unpack_gguf
-    returns them."""
-    stored = read_header(folder / BLOCKS) if (folder / BLOCKS).exists() else {}
-
-    def known(name: str, tensor: StoredTensor) -> StoredTensor:
-        if name not in types or len(tensor.shape) < 2:
-            return tensor
-        return replace(tensor, blocks=replace(stored.get(name, tensor), dtype=types[name]))
-
-    return {name: known(name, tensor) for name, tensor in checkpoint.items()}
+    """The checkpoint, whose tensors that `types` names have blocks of that type in `file`, as write_bytes made it."""
+    stored = read_header(file) if types else {}
+    return {name: replace(tensor, blocks=replace(stored[name], dtype=types[name])) if name in types else tensor
+            for name, tensor in checkpoint.items()}  # fmt: skip
 
 
 def files_of(tensors: Iterable[StoredTensor]) -> list[Path]:

@@ -37,16 +37,6 @@ def _float8() -> np.ndarray:
 _NUMBERS = _float8()
 
 
-def storage_of(fields: Mapping[str, object]) -> str | None:
-    """The storage that keeps every number of a model with this config.json; None where it has neither FP8 nor NF4."""
-    quantization = fields.get("quantization_config")
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-    if method not in (FP8, BITSANDBYTES):
-        return None
-    made_of = fields.get("dtype") or fields.get("torch_dtype")  # as older versions of transformers call it
-    return "bf16" if method == FP8 or made_of == "bfloat16" else "f32"
-
-
 def check_method(quantization: Mapping[str, object], place: Path) -> None:
     """Raises Error for a form of FP8 or bitsandbytes that is not read."""
     if quantization.get("quant_method") == FP8:
@@ -81,9 +71,8 @@ def unpack(
     numbers = _all_fp8(layers, checkpoint, quantization) if is_fp8 else _all_nf4(states, checkpoint)
     losses: list[float] = []
     write_tensors(folder / _FILE, shapes, _measured(numbers, losses), types, advice=_ADVICE)
-    kept = "bf16" if set(types.values()) == {"bf16"} else "f32"
-    say(f"note: compiled with --weights {kept} a bundle keeps all of them, and with --weights int8 it loses at most "
-        f"{max(losses):.2%} of a matrix's norm", error=True)  # fmt: skip
+    say(f"note: a bundle keeps all of them, and compiled with --weights int8 it loses at most {max(losses):.2%} of a "
+        "matrix's norm", error=True)  # fmt: skip
     parts = tuple(layer + _WEIGHT for layer in layers)
     taken = {*parts, *(layer + _INVERSE for layer in layers)}
     rest = {name: each for name, each in checkpoint.items()

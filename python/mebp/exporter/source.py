@@ -41,6 +41,7 @@ class Source:
     of_mlx: dict | None = None  # what config.json says of its codes
     rounded: dict | None = None  # and of FP8 or NF4
     blocks: Mapping[str, str] = field(default_factory=dict)  # types of a GGUF file's, by the tensors' names
+    is_as_file: bool = False  # --weights file is the storage that keeps what is there
 
 
 def resolve(model: str | Path | PreTrainedModel, scratch: Path, shape_only: bool, task: str = CAUSAL) -> Source:
@@ -77,7 +78,11 @@ def _unpack(found: Found, scratch: Path, shape_only: bool) -> Source:
         for line in unpacked.kept:
             say(f"note: {line}", error=True)
     with called(file, folder):
-        return replace(_open(found.name, found.origin, folder, CAUSAL), blocks=unpacked.blocks)
+        return replace(
+            _open(found.name, found.origin, folder, CAUSAL),
+            blocks=unpacked.blocks,
+            is_as_file=not unpacked.is_found_again,
+        )
 
 
 def _open(name: str, origin: str, folder: Path, task: str) -> Source:
@@ -107,7 +112,17 @@ def _open(name: str, origin: str, folder: Path, task: str) -> Source:
         _check_causal(fields if part is None else {"model_type": config.model_type}, config, file)
     else:
         check_encoder(fields.get("model_type", "unknown"), config, file, task)
-    return Source(name, origin, folder, config, part, part is not None and not is_of_text(fields), of_mlx, of_rounded)
+    return Source(
+        name,
+        origin,
+        folder,
+        config,
+        part,
+        part is not None and not is_of_text(fields),
+        of_mlx,
+        of_rounded,
+        is_as_file=bool(of_mlx or of_rounded),
+    )
 
 
 def mlx_form(fields: Mapping) -> dict | None:

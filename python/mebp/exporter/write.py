@@ -27,6 +27,7 @@ from mebp.exporter.source import Source, resolve
 from mebp.exporter.text_parts import TextPart, text_name_of_stored
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
+from mebp.gguf.blocks import BLOCKS
 from mebp.tasks import CAUSAL, CLASSIFY, TASKS
 
 Checkpoint = dict[str, StoredTensor]
@@ -94,7 +95,7 @@ def _check_task(task: str, classes: Sequence[str] | None) -> None:
 
 def _numbers_of(source: Source, stage: Stage) -> Checkpoint:
     """The checkpoint, with numbers in place of MLX's codes, FP8 and NF4, and MLX's shapes undone."""
-    checkpoint = with_blocks(read_checkpoint(source.folder), source.blocks, source.folder)
+    checkpoint = with_blocks(read_checkpoint(source.folder), source.blocks, source.folder / BLOCKS)
     if source.rounded is not None:
         return rounded.unpack(checkpoint, source.rounded, stage.scratch, source.name)
     if source.of_mlx is not None:
@@ -211,6 +212,8 @@ def _notes_of_source(source: Source, seq_len: int, batch: int, longest: int | No
     }
     if longest is not None:
         notes["mebp.sequence_limit"] = str(longest)
+    if source.is_as_file:
+        notes["mebp.weights"] = "file"
     if shape_only:
         notes["mebp.shape_only"] = "1"
     return notes

@@ -37,10 +37,12 @@ _ENDS_OF_TURN = ("eot", "eom")  # llama.cpp ends a generation with these, too
 
 @dataclass(frozen=True)
 class Unpacked:
-    """blocks: the types of those of a file, by the tensors' names. kept: what a bundle keeps of its codes, as lines."""
+    """blocks: the types of what is in BLOCKS, by the tensors' names. kept: what a bundle keeps of the codes, as lines.
+    is_found_again: mebpc finds all codes in the numbers."""
 
     blocks: dict[str, str]
     kept: list[str]
+    is_found_again: bool
 
 
 def unpack_gguf(file: Path, target: Path, with_weights: bool = True) -> Unpacked:
@@ -81,7 +83,7 @@ def _unpack(file: Path, target: Path, with_weights: bool) -> Unpacked:
         _write_tokenizer(container, target)
     say_left_out(f"{file}", layers_ahead(container))
     if not with_weights:
-        return Unpacked({}, [])
+        return Unpacked({}, [], True)
     there = check_tensors(model, architecture, config)
     places = {name: _placed(architecture, name, config, file) for name in ours}
     shapes = {name: place.shape_here([there[each] for each in place.names]) for name, place in places.items()}
@@ -95,10 +97,9 @@ def _keep_blocks(model: Container, places: dict[str, Place], target: Path) -> Un
     movable = find_movable(model, places)
     lines = kept(model, movable)
     if is_kept_by_default(model, movable):
-        return Unpacked({}, lines)
+        return Unpacked({}, lines, True)
     check_space(target, sum(tensor.length for each in movable.values() for tensor in each.tensors), "its blocks")
-    types = write_blocks(model, movable, target)
-    return Unpacked(types | {name: "f32" for name in places if name not in types}, lines)
+    return Unpacked(write_blocks(model, movable, target), lines, False)
 
 
 def _names(container: Container, architecture: Architecture) -> list[str]:
