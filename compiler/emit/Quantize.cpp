@@ -59,9 +59,9 @@ bool storeRow(format::WeightFormat weightFormat, const float *row, uint64_t colu
     std::memcpy(data, row, columns * sizeof(float));
     return true;
   }
-  if (weightFormat == format::WeightFormat::BF16) {
+  if (weightFormat == format::WeightFormat::BF16 || weightFormat == format::WeightFormat::F16) {
     for (uint64_t i = 0; i < columns; ++i) {
-      uint16_t value = format::floatToBfloat(row[i]);
+      uint16_t value = weightFormat == format::WeightFormat::BF16 ? format::floatToBfloat(row[i]) : floatToHalf(row[i]);
       std::memcpy(data + 2 * i, &value, sizeof value);
     }
     return true;

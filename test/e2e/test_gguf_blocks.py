@@ -168,3 +168,38 @@ def test_text_goes_on_token_by_token(small, tmp_path):
     for _ in range(8):
         ids = np.concatenate([ids, session.logits(ids)[:, -1].argmax(-1)[:, None]], axis=1)
     assert session.generate(np.array([[3, 1, 4]]), max_new_tokens=8).tolist() == ids.tolist()
+
+
+def test_what_cannot_use_blocks_refuses_them(tiny, tmp_path):
+    generator, plain = np.random.default_rng(7), read_container(tiny)
+    fill = of_kinds(["Q4_K"], lambda kind, tensor: random_blocks(generator, kind, tensor.shape, 1.0))
+    compiled(rewrite(plain, tmp_path / "model.gguf", fill), tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    def refusal(**options: object) -> str:
+        with pytest.raises(mebp.Error) as caught:
+            mebp.compile(tmp_path / "model.onnx", tmp_path / "other.mebp", **options)
+        return str(caught.value).removeprefix(f"{tmp_path}/model.onnx: ")
+
+    line = refusal(device="mlx-cpu")
+    assert (
+        "--device mlx-cpu: has no kernels for q4_k, in which 'model.embed_tokens.weight' is stored; give --weights int8,"
+        in line
+    )
+    for optimizer, kept in ((None, "bf16"), ("galore", "bf16"), ("qgalore", "int8, bf16")):
+        assert f"would be stored as q4_k, which a step cannot change; give --weights {kept} or f32" in refusal(
+            train="full", weights="file", optimizer=optimizer
+        )
+    assert refusal(weights="q4_k") == "--weights q4_k: choose f32, bf16, int8, int4, int4-sym or file"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_another_storage_may_be_asked_for(tiny, tmp_path):
+    """The numbers are there, too."""
+    generator, plain = np.random.default_rng(7), read_container(tiny)
+    fill = of_kinds(["Q4_K"], lambda kind, tensor: random_blocks(generator, kind, tensor.shape, 1e-3))
+    file = rewrite(plain, tmp_path / "model.gguf", fill)
+    storages = elements(compiled(file, tmp_path, weights="int8", weights_for={"*.v_proj": "file"}))
+    matrices = {name: storage for name, storage in storages.items() if "proj" in name}
+    assert {storage for name, storage in matrices.items() if "v_proj" in name} == {"q4_k"}
+    assert {storage for name, storage in matrices.items() if "v_proj" not in name} == {"int8"}

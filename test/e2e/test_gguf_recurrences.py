@@ -135,7 +135,7 @@ def test_weights_of_older_files_by_key_heads(tmp_path, llama_cpp):  # noqa: F811
 def check_same(file: Path, folder: Path, model: PreTrainedModel, llama_cpp: LlamaCpp) -> None:  # noqa: F811
     assert np.abs(llama_cpp.logits(file, IDS) - logits_of(model, IDS)).max() < TOLERANCE
     unpacked = unpack_gguf(file, folder / "unpacked")
-    assert {*unpacked.blocks.values()} == {"f32"} and unpacked.kept
+    assert not unpacked.blocks and unpacked.kept
     found, own = load_file(folder / "unpacked" / "model.safetensors"), tensors_of(model)
     assert found.keys() == own.keys()
     assert [name for name in own if not np.array_equal(found[name], own[name])] == []
