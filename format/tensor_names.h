@@ -29,6 +29,10 @@ inline constexpr std::string_view factorSuffixes[] = {".lora_A.weight", ".lora_B
 static_assert(std::size(factorSuffixes) == static_cast<size_t>(Factor::Count), "a factor has no suffix");
 constexpr std::string_view factorSuffix(Factor factor) { return factorSuffixes[static_cast<size_t>(factor)]; }
 
+// Rows of an embedding or of the head that are trained, PEFT's trainable_token_indices. They are whole rows, not what
+// is added to them, whatever PEFT calls them.
+constexpr std::string_view tokenRowsSuffix = ".token_adapter.trainable_tokens_delta";
+
 // Which part of a table or of a weight a layer takes.
 constexpr std::string_view partPrefix = "mebp.part.";
 
@@ -56,6 +60,18 @@ constexpr std::string_view moduleOf(std::string_view layer) { return layer.subst
 constexpr std::string_view ownerOf(std::string_view name) {
   const size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+inline std::string tokenRowsOf(std::string_view layer) {
+  return std::string(peftPrefix).append(layer).append(tokenRowsSuffix);
+}
+
+// Empty where it is no name of such rows.
+constexpr std::string_view layerOfTokenRows(std::string_view name) {
+  const size_t around = peftPrefix.size() + tokenRowsSuffix.size();
+  const bool isOne =
+      name.size() > around && name.substr(0, peftPrefix.size()) == peftPrefix && endsWith(name, tokenRowsSuffix);
+  return isOne ? name.substr(peftPrefix.size(), name.size() - around) : std::string_view();
 }
 
 // Empty where it is no factor's name.

@@ -41,6 +41,25 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
 
+def AddTokenRows : Pass<"mebp-add-token-rows", "::mlir::ModuleOp"> {
+  let summary = "Train the rows of new tokens in the embedding and the head";
+  let description = [{
+    Of a module that has new tokens (mebp.new_tokens, the first and their number):
+
+    ```mlir
+    %y = nn.embedding(%ids, %w)
+    %logits = nn.linear(%x, %w)
+    // becomes, with R as a trainable parameter of both blocks, and zeros in its place in %w
+    %s = nn.embedding(%ids, %S)
+    %y = nn.linear_input_gradient(%s, %R addend nn.embedding(%ids, %w))
+    %logits = nn.linear(%x, %w addend nn.linear(nn.linear(%x, %R), %S))
+    ```
+  }];
+  let options = [Option<"beside", "beside", "std::string", "\"lora\"", "what else is trained: lora is the one that fits">];
+  let dependentDialects = ["::mebp::train::TrainDialect"];
+  let statistics = [Statistic<"adapted", "adapted", "places that read rows of new tokens">];
+}
+
 /// Adds a remote adapter (RemoteAdapters.h). `own`: what not every one takes.
 class RemoteAdapterPass<string argument, list<Option> own = []> : Pass<argument, "::mlir::ModuleOp"> {
   let options = !listconcat([

@@ -74,6 +74,10 @@ void addBlocks(ModuleOp module, const llvm::StringMap<uint32_t> &programs, const
         addBetween(symbols, parameter, trainable);
         if (auto adapted = parameter.getAdapts())
           trainable.set_adapts(adapted->str());
+        if (auto table = parameter.getRowsOf()) {
+          trainable.set_rows_of(weights.lookup(*table));
+          trainable.set_first_row(symbols.lookup<nn::ParameterOp>(*table).getApart()->front());
+        }
         if (trainable.rank() && projector != format::F32)
           trainable.set_projector(projector);
         if (auto bound = parameter.getInitialBound())

@@ -40,6 +40,7 @@ LogicalResult WeightSource::open(nn::ParameterOp parameter, uint64_t index) {
   fileType = nullptr;
   if (parameter.getFileType() && failed(openBlocks(parameter)))
     return failure();
+  apart = parameter.getApart().value_or(ArrayRef<int64_t>()).vec();
   if (auto drawn = parameter.getDrawn()) {
     seed = drawn->getSeed();
     stream = drawn->getStream();
@@ -128,6 +129,10 @@ LogicalResult WeightSource::openPiece(nn::ParameterOp parameter, nn::ExternalDat
 }
 
 void WeightSource::readRow(uint64_t row, float *out) const {
+  if (!apart.empty() && row >= static_cast<uint64_t>(apart[0]) && row < static_cast<uint64_t>(apart[0] + apart[1])) {
+    std::fill_n(out, columns, 0.0f);
+    return;
+  }
   if (pieces.empty()) {
     for (uint64_t column = 0; column < columns; ++column)
       out[column] =

@@ -37,7 +37,8 @@ private:
   std::optional<uint64_t> randomSeed, seed;                   // of what has no data; of this parameter
   llvm::StringMap<std::unique_ptr<llvm::MemoryBuffer>> files; // mapped, none is read before its rows are
   std::vector<float> inlineValues;
-  std::vector<Piece> pieces; // of equal size; none: random
+  std::vector<Piece> pieces;  // of equal size; none: random
+  std::vector<int64_t> apart; // the first and the number of rows that are zeros here
   const format::FileType *fileType = nullptr;
   std::vector<std::pair<uint64_t, const unsigned char *>> blocks; // so many rows that lie one after the other
   uint64_t blockBytes = 0;                                        // of a row

@@ -147,6 +147,9 @@ LogicalResult GraphImporter::finish() {
     set("mebp.text_part", builder.getStringAttr(part));
   if (StringRef weights = file.getMetadata("mebp.weights"); !weights.empty())
     set("mebp.weights", builder.getStringAttr(weights));
+  auto firstToken = file.getMetadataNumber("mebp.first_new_token"), tokens = file.getMetadataNumber("mebp.new_tokens");
+  if (firstToken && tokens)
+    set("mebp.new_tokens", builder.getDenseI64ArrayAttr({*firstToken, *tokens}));
   if (auto limit = file.getMetadataNumber("mebp.sequence_limit"))
     set("mebp.sequence_limit", builder.getI64IntegerAttr(*limit));
   return success();
@@ -417,6 +420,9 @@ Value GraphImporter::joinParameters(const OnnxNode &node, Entries &pieces) {
     parameter.setPiecesAttr(builder.getArrayAttr(places));
     if (failed(attachBlocks(initializers, parameter)))
       return {};
+    SmallVector<StringRef> aliases(file.getAliases(name));
+    if (!aliases.empty())
+      parameter.setAliasesAttr(builder.getStrArrayAttr(aliases));
   }
   return nn::ReadParameterOp::create(builder, node.getLocation(), type, name);
 }

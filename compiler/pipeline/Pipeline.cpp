@@ -70,6 +70,11 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   } else {
     addAdapters(passes, options);
   }
+  AddTokenRowsOptions rows;
+  rows.beside = options.full.isChosen ? "--train full" : "--adapter " + options.adapters.kind;
+  if (!options.full.isChosen && options.adapters.kind == "lora")
+    rows.beside = "lora";
+  passes.addPass(createAddTokenRows(rows));
   passes.addPass(createShareFunctions());
   if (options.shape.packs)
     passes.addPass(createAddStarts());

@@ -212,21 +212,25 @@ struct TileLoss : impl::TileLossBase<TileLoss> {
     loop.setCarried(sum, tiles.getResult(sum));
   }
 
-  /// Times B, they are added to the cotangent of `low`; times `low`, to the tile's rows of B's gradient.
+  /// Times B, they are added to the cotangent of `low`; times `low`, to the tile's rows of B's gradient, if it is
+  /// trained.
   void sweepForLow(OpBuilder &builder, LoopBuilder &loop, nn::LogProbabilityLowGradientOp op) {
     Value dlow = op.getDlow(), sum = op.getDlowWeight(), low = loop.lookup(op.getLow());
     LoopBuilder tiles(builder, op.getLoc(), train::Domain::WeightRows, columns, op.getWeight());
     tiles.carry(dlow, fill(builder, low.getType(), 0.0f, op.getLoc()));
-    tiles.carry(sum, loop.getCarried(sum));
+    if (sum)
+      tiles.carry(sum, loop.getCarried(sum));
     tiles.begin();
     Tile tile = makeLogits(builder, loop, tiles, op);
     Value dlogits = pullBack(builder, loop, op, tile);
     tiles.setCarried(dlow, nn::LinearInputGradientOp::create(builder, op.getLoc(), low.getType(), dlogits,
                                                              tile.lowWeight, tiles.getCarried(dlow), lowAlpha(op)));
-    addToRows(builder, tiles, sum, dlogits, low, lowAlpha(op));
+    if (sum)
+      addToRows(builder, tiles, sum, dlogits, low, lowAlpha(op));
     tiles.end();
     loop.map(dlow, tiles.getResult(dlow));
-    loop.setCarried(sum, tiles.getResult(sum));
+    if (sum)
+      loop.setCarried(sum, tiles.getResult(sum));
   }
 
   template <typename Op> static float lowAlpha(Op op) {

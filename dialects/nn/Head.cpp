@@ -67,7 +67,7 @@ LogicalResult LogProbabilityLowGradientOp::verify() {
     return emitOpError("has no 'low', whose gradient it gives");
   return success(succeeded(checkHead(*this)) && succeeded(checkFeatures(*this, getCoefficients(), "coefficients", 1)) &&
                  succeeded(checkFeatures(*this, getDlow(), "dlow", features(getLow()))) &&
-                 succeeded(checkLike(*this, getDlowWeight(), "dlow_weight", getLowWeight())));
+                 (!getDlowWeight() || succeeded(checkLike(*this, getDlowWeight(), "dlow_weight", getLowWeight()))));
 }
 LogicalResult LogProbabilityLogitsGradientOp::verify() {
   if (!getWeighted() != !getEntropyCoefficients())
@@ -107,9 +107,9 @@ LogicalResult LogProbabilityOp::buildGradient(OpBuilder &builder, ArrayRef<Value
         LogProbabilityBiasGradientOp::create(builder, getLoc(), bias.getType(), x, weight, getLabels(), coefficients,
                                              cotangents[1], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
   if (low && (wanted.test(3) || wanted.test(4))) {
-    auto ofLow = LogProbabilityLowGradientOp::create(builder, getLoc(), low.getType(), lowWeight.getType(), x, weight,
-                                                     getLabels(), coefficients, cotangents[1], low, lowWeight, bias,
-                                                     getLowAlphaAttr(), getSoftcapAttr());
+    auto ofLow = LogProbabilityLowGradientOp::create(
+        builder, getLoc(), low.getType(), wanted.test(4) ? lowWeight.getType() : Type(), x, weight, getLabels(),
+        coefficients, cotangents[1], low, lowWeight, bias, getLowAlphaAttr(), getSoftcapAttr());
     gradients[3] = ofLow.getDlow();
     gradients[4] = ofLow.getDlowWeight();
   }

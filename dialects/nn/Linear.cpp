@@ -34,12 +34,16 @@ void LinearInputGradientOp::build(OpBuilder &builder, OperationState &state, Typ
 }
 LogicalResult LinearInputGradientOp::verify() { return checkLow(*this, getLow(), getLowWeight()); }
 
+static LogicalResult refuseLow(Operation *op) {
+  return op->emitError() << "'" << op->getName() << "' has no gradient rule for its product of low rank: "
+                         << "differentiate before mebp-fuse-addends";
+}
+
 // Uses x for dw, the weight for dx. Never forms dw of a frozen weight: nobody asks for it.
 LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &wanted,
                                       MutableArrayRef<Value> gradients) {
   if (getLow())
-    return emitError() << "'" << getOperationName() << "' has no gradient rule for its product of low rank: "
-                       << "differentiate before mebp-fuse-addends";
+    return refuseLow(*this);
   Value dy = cotangents[0];
   float alpha = getAlpha().convertToFloat();
   unsigned next = 0;
@@ -55,5 +59,22 @@ LogicalResult LinearOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotang
     gradients[next - 1] = BiasGradientOp::create(builder, getLoc(), getBias().getType(), dy, Value());
   if (getAddend() && wanted.test(next))
     gradients[next] = dy;
+  return success();
+}
+
+// Uses dy for dw, the weight for ddy.
+LogicalResult LinearInputGradientOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents,
+                                                   const SmallBitVector &wanted, MutableArrayRef<Value> gradients) {
+  if (getLow())
+    return refuseLow(*this);
+  Value ofResult = cotangents[0];
+  if (wanted.test(0))
+    gradients[0] = LinearOp::create(builder, getLoc(), getDy().getType(), ofResult, getWeight(), Value(), Value(),
+                                    getAlpha().convertToFloat());
+  if (wanted.test(1))
+    gradients[1] = LinearWeightGradientOp::create(builder, getLoc(), getWeight().getType(), getDy(), ofResult, Value(),
+                                                  getAlphaAttr());
+  if (getAddend() && wanted.test(2))
+    gradients[2] = ofResult;
   return success();
 }

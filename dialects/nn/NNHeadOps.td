@@ -67,9 +67,9 @@ def NN_LogProbabilityLowGradientOp : NN_HeadGradientOp<"log_probability_low_grad
   let summary = "The cotangent of the head's product of low rank, and the gradient of its weight";
   let description = [{
     With dl as in nn.log_probability_weight_gradient: dlow = low_alpha dl low_weight, dlow_weight = low_alpha dlᵀ low
-    summed over batch and sequence. One sweep gives both.
+    summed over batch and sequence. One sweep gives both; dlow_weight is there where low_weight is trained.
   }];
-  let results = (outs Tokens:$dlow, Matrix:$dlow_weight);
+  let results = (outs Tokens:$dlow, Optional<Matrix>:$dlow_weight);
 }
 def NN_LogProbabilityLogitsGradientOp : NN_KernelOp<"log_probability_logits_gradient", [AttrSizedOperandSegments]> {
   let summary = "The cotangent of one tile of logits, from the whole running softmax";

@@ -31,12 +31,13 @@ def NN_LinearOp : NN_KernelOp<"linear", [AttrSizedOperandSegments, Differentiabl
   let hasVerifier = 1;
 }
 
-def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOperandSegments]> {
+def NN_LinearInputGradientOp : NN_KernelOp<"linear_input_gradient", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "The cotangent of a linear layer's input";
   let description = [{
     dx = alpha (dy w + low_alpha low low_weight) + addend.
     dy [B,T,M], w [M,K], low [B,T,R], low_weight [R,K], addend and dx [B,T,K]. A kernel may round dy to bf16 where it is
-    narrow: its exact value serves something else.
+    narrow: its exact value serves something else. It is also x w, as where x says which rows of w a token has: with
+    the cotangent g of dx, ddy = alpha g wᵀ, dw = alpha dyᵀ g, daddend = g; there is no rule where `low` is present.
   }];
   let arguments = (ins Tokens:$dy, Matrix:$weight, Optional<Tokens>:$addend, Optional<Tokens>:$low,
                        Optional<Matrix>:$low_weight, DefaultValuedAttr<F32Attr, "1.0f">:$alpha,

@@ -23,7 +23,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
     else is trained by adapters, as a classifier is. `adapts`: it is a factor of this parameter's adapter, whose name PEFT
     does not make of the parameter's. `shape`: what the model's own tensor has, where that is of another rank, as that of
     experts is. `number`: it is one number, which ops have as a constant. No block binds it; it is stored for whoever
-    makes a model of the bundle.
+    makes a model of the bundle. `rows_of`: it has the rows of that parameter from its `apart` on, and trains them.
+    `apart`: the first and the number of the rows that another has, in whose place zeros are stored.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type,
                        OptionalAttr<NN_ExternalDataAttr>:$data, OptionalAttr<ArrayAttr>:$pieces,
@@ -32,7 +33,8 @@ def NN_ParameterOp : Op<NN_Dialect, "parameter", [Symbol]> {
                        OptionalAttr<NN_DrawnAttr>:$drawn, UnitAttr:$transposed, UnitAttr:$bare, UnitAttr:$whole, UnitAttr:$number,
                        OptionalAttr<StrArrayAttr>:$aliases, OptionalAttr<StrAttr>:$storage, UnitAttr:$trainable, OptionalAttr<F32Attr>:$initial_bound,
                        OptionalAttr<I64Attr>:$gradient_rank, OptionalAttr<FlatSymbolRefArrayAttr>:$between,
-                       OptionalAttr<FlatSymbolRefAttr>:$adapts, OptionalAttr<DenseI64ArrayAttr>:$shape);
+                       OptionalAttr<FlatSymbolRefAttr>:$adapts, OptionalAttr<FlatSymbolRefAttr>:$rows_of,
+                       OptionalAttr<DenseI64ArrayAttr>:$apart, OptionalAttr<DenseI64ArrayAttr>:$shape);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;

@@ -10,7 +10,8 @@ from mebp.element_types import ELEMENT_TYPES
 from mebp.exporter.foreign_code import without_code
 from mebp.exporter.naming import without_homes
 from mebp.exporter.template_files import FOLDER, template_files
-from mebp.files import plain_file, read_json
+from mebp.exporter.tokenizer import TOKENIZER_FILES
+from mebp.files import own_file, plain_file, read_json
 
 _ADVICE = "export and compile the model again"
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
@@ -24,11 +25,23 @@ def copy_files(source: Path, target: Path) -> None:
     for file in sorted(source.iterdir()):
         if not file.is_file() or file.is_symlink():
             continue
-        if file.name in _SETTINGS:
-            settings = _without_places(read_json(file, _ADVICE))
-            (target / file.name).write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        else:
-            shutil.copy(file, target / file.name)
+        _copy_file(file, target)
+    copy_templates(source, target)
+
+
+def _copy_file(file: Path, target: Path) -> None:
+    if file.name in _SETTINGS:
+        settings = _without_places(read_json(file, _ADVICE))
+        (target / file.name).write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    else:
+        shutil.copy(file, target / file.name)
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copies the files of the tokenizer in `source`, without the model's own settings."""
+    for name in sorted({*TOKENIZER_FILES} - {"config.json", "generation_config.json"}):
+        if own_file(source / name).is_file():
+            _copy_file(source / name, target)
     copy_templates(source, target)
 
 

@@ -215,10 +215,17 @@ class Session(Sequences):
         return self._session.refreshes()
 
     @checked
-    def set_learning_rate(self, lr: float) -> None:
-        """The rate of the next steps, a finite number of at least 0."""
+    def set_learning_rate(self, lr: float, embedding_lr: float | None = None) -> None:
+        """The rate of the next steps, a finite number of at least 0.
+
+        embedding_lr: of rows of new tokens, and of an embedding or head that is trained whole; None for the one that it
+            has, at first that of all. Raises mebp.Error where no such thing is trained, and with MeZO.
+        """
         check_not_negative("lr", lr)
         self._session.set_learning_rate(lr)
+        if embedding_lr is not None:
+            check_not_negative("embedding_lr", embedding_lr)
+            self._session.set_embedding_learning_rate(embedding_lr)
 
     @property
     def packs(self) -> bool:

@@ -7,6 +7,7 @@ from mebp.extension import load_runtime
 
 PEFT_PREFIX = "base_model.model."  # of what belongs to an adapter
 _PART_PREFIX = "mebp.part."  # of what the compiler makes
+_TOKEN_ROWS = ".token_adapter.trainable_tokens_delta"  # what rows of new tokens begin as
 
 
 def spellings(name: str, base_model: str) -> tuple[str, ...]:
@@ -26,4 +27,4 @@ def lora_factors(weight: str) -> tuple[str, str]:
 
 def is_of_model(name: str) -> bool:
     """Whether a frozen weight of a bundle is a tensor of the model, or a factor of its adapter."""
-    return not name.startswith(_PART_PREFIX)
+    return not name.startswith(_PART_PREFIX) and not name.endswith(_TOKEN_ROWS)

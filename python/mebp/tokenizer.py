@@ -2,7 +2,7 @@
 """A bundle's tokenizer, by the `tokenizers` package alone: transformers would cost seconds and hundreds of MB."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import accumulate
@@ -44,10 +44,11 @@ class Tokenizer:
         self._read(bundle / "tokenizer", "the model was exported without a tokenizer; train with mebp-run --tokens")
 
     @classmethod
-    def of_model(cls, folder: Path) -> "Tokenizer":
-        """The same of a Hugging Face folder."""
+    def of_model(cls, folder: Path, new: Sequence[str] = ()) -> "Tokenizer":
+        """The same of a Hugging Face folder, with `new` tokens behind its own. Raises mebp.Error where it has one."""
         tokenizer = cls.__new__(cls)
         tokenizer._read(folder, "training on text needs it; save it there with AutoTokenizer's save_pretrained")
+        tokenizer._add(new)
         return tokenizer
 
     def _read(self, folder: Path, hint: str) -> None:
@@ -96,6 +97,22 @@ class Tokenizer:
         known = {token.content for token in self._tokenizer.get_added_tokens_decoder().values()}
         new = [text for text in dict.fromkeys(named) if text and text not in known]
         self._tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in new])
+
+    def _add(self, new: Sequence[str]) -> None:
+        from tokenizers import AddedToken
+
+        for text in new:
+            if (known := self.id_of(text)) is not None:
+                raise Error(
+                    f"--train-tokens: {self.folder / 'tokenizer.json'} has {text!r} already, as token {known}; leave "
+                    "it out, for new tokens alone have rows of their own to train"
+                )
+            self._tokenizer.add_tokens([AddedToken(text, special=False, normalized=False)])
+            self.added_tokens[self.id_of(text)] = text
+
+    def id_of(self, text: str) -> int | None:
+        """Of a text that is one token; None where the vocabulary does not have it."""
+        return self._tokenizer.token_to_id(text)
 
     def encode(self, text: str) -> list[int]:
         """The token ids of `text`, without any added at its ends."""
@@ -243,6 +260,29 @@ class Tokenizer:
         if chosen is None:
             raise Error(f"{self.folder}: names no end-of-text token; add eos_token to tokenizer_config.json")
         return chosen
+
+
+def check_tokens(new: str | Sequence[str]) -> tuple[str, ...]:
+    """Those of --train-tokens, a list or a text with commas; raises mebp.Error for what cannot be tokens."""
+    for text in (texts := tuple(new.split(",") if isinstance(new, str) else new)):
+        if (
+            not isinstance(text, str)
+            or not text.strip()
+            or text.startswith("-")
+            or text != text.strip()
+            or texts.count(text) > 1
+        ):
+            raise Error(f"--train-tokens has {text!r}; give different tokens, such as '<|tool|>,<|end_tool|>'")
+    return texts
+
+
+def trained_tokens(bundle: Path, description: Mapping) -> tuple[str, ...]:
+    """Those whose rows a bundle trains, which mebp.inspect describes so."""
+    rows = next((each for each in description["trainables"] if "rows_of" in each), None)
+    if rows is None:
+        return ()
+    added = Tokenizer(bundle).added_tokens
+    return tuple(added[rows["first_row"] + number] for number in range(rows["rows"]))
 
 
 def begun(ids: list[int], before: Sequence[int]) -> list[int]:

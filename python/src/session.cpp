@@ -230,6 +230,10 @@ public:
     mebp_error error;
     check(mebp_session_set_learning_rate(handle.get(), learningRate, &error), error);
   }
+  void setEmbeddingLearningRate(double learningRate) {
+    mebp_error error;
+    check(mebp_session_set_embedding_learning_rate(handle.get(), learningRate, &error), error);
+  }
   // Bytes sent and received, messages sent and received.
   nb::tuple crossed() const {
     mebp_session_crossed crossed;
@@ -417,6 +421,7 @@ void bindSession(nb::module_ &module) {
       .def("read_gradient", &Session::readGradient, nb::arg("index"))
       .def("write_trainable", &Session::writeTrainable, nb::arg("index"), nb::arg("values"))
       .def("set_learning_rate", &Session::setLearningRate, nb::arg("learning_rate"))
+      .def("set_embedding_learning_rate", &Session::setEmbeddingLearningRate, nb::arg("learning_rate"))
       .def("steps", &Session::steps)
       .def("refreshes", &Session::refreshes)
       .def("crossed", &Session::crossed)

@@ -55,7 +55,8 @@ static TensorHead headOf(const format::Bundle &bundle, const format::Trainable &
   TensorHead head = {trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}};
   if (!trainable.has_initial_weight())
     return head;
-  head.name = format::savedName(trainable.name());
+  if (!trainable.has_rows_of()) // whose name is PEFT's
+    head.name = format::savedName(trainable.name());
   if (bundle.weights(static_cast<int>(trainable.initial_weight())).rank() == 1)
     head.shape = {trainable.columns()};
   return head;

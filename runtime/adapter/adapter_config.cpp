@@ -37,8 +37,22 @@ static std::vector<std::string> savedModules(const format::Bundle &bundle) {
   std::vector<std::string> modules;
   for (const format::Trainable &trainable : bundle.trainables()) {
     std::string module = trainable.name().substr(0, trainable.name().find('.'));
-    if (trainable.has_initial_weight() && std::find(modules.begin(), modules.end(), module) == modules.end())
+    if (trainable.has_initial_weight() && !trainable.has_rows_of() &&
+        std::find(modules.begin(), modules.end(), module) == modules.end())
       modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
+// Of each module with rows of tokens that are trained, the ids of these.
+static nlohmann::ordered_json tokenIndices(const format::Bundle &bundle) {
+  nlohmann::ordered_json modules = nlohmann::ordered_json::object();
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    if (!trainable.has_rows_of())
+      continue;
+    auto &ids = modules[std::string(format::moduleOf(format::layerOfTokenRows(trainable.name())))];
+    for (uint32_t row = 0; row < trainable.rows(); ++row)
+      ids.push_back(trainable.first_row() + row);
   }
   return modules;
 }
@@ -92,6 +106,8 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"use_dora", false}};
   if (const std::vector<std::string> modules = savedModules(bundle); !modules.empty())
     config["modules_to_save"] = modules;
+  if (const Json indices = tokenIndices(bundle); !indices.empty())
+    config["trainable_token_indices"] = indices;
   if (lora.target_parameters_size() > 0)
     config["target_parameters"] = lora.target_parameters();
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -111,8 +127,9 @@ static constexpr const char *harmless[] = {"auto_mapping",    "base_model_name_o
                                            "revision",        "runtime_config",
                                            "task_type",       "velora_config"};
 // Fields that are checked by their value.
-static constexpr const char *checked[] = {"bias", "fan_in_fan_out", "init_lora_weights", "lora_alpha", "peft_type",
-                                          "r",    "target_modules", "target_parameters", "use_rslora"};
+static constexpr const char *checked[] = {
+    "bias",           "fan_in_fan_out",    "init_lora_weights",       "lora_alpha", "peft_type", "r",
+    "target_modules", "target_parameters", "trainable_token_indices", "use_rslora"};
 
 template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -243,6 +260,21 @@ static Status checkTargetParameters(const std::vector<std::string> &targets, con
   return Status();
 }
 
+// The same tokens, or the rows of others would be taken for theirs.
+static Status checkTokenIndices(const Json &config, const format::Bundle &bundle) {
+  const Json trained = tokenIndices(bundle);
+  const Json given = config.contains("trainable_token_indices") && isUsed(config["trainable_token_indices"])
+                         ? config["trainable_token_indices"]
+                         : Json::object();
+  // A list without a name is of the embedding.
+  if (given == trained || (trained.size() == 1 && given == *trained.begin()))
+    return Status();
+  return failure(MEBP_INCOMPATIBLE,
+                 "trainable_token_indices is %s, the bundle trains %s; use an adapter of the same --train-tokens",
+                 given.empty() ? "not given" : shown(given.dump()),
+                 trained.empty() ? "no rows of tokens" : shown(trained.dump()));
+}
+
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle) {
   Json config = parseJson(text);
   if (!config.is_object())
@@ -261,6 +293,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (Status status = checkTargetModules(config); !status.ok())
     return status;
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
+    return status;
+  if (Status status = checkTokenIndices(config, bundle); !status.ok())
     return status;
   return checkScale(config, bundle);
 }

@@ -97,6 +97,11 @@ mebp_code mebp_session_set_learning_rate(mebp_session *session, double learning_
                      [&](Session &used) { return used.engine.trainables.setLearningRate(learning_rate); });
 }
 
+mebp_code mebp_session_set_embedding_learning_rate(mebp_session *session, double learning_rate, mebp_error *error) {
+  return withSession(session, error, {},
+                     [&](Session &used) { return used.engine.trainables.setEmbeddingLearningRate(learning_rate); });
+}
+
 uint64_t mebp_session_steps(const mebp_session *session) { return session ? session->steps.load() : 0; }
 
 mebp_code mebp_session_refreshes(const mebp_session *session, uint64_t *made, uint64_t *of_fixed_interval,

@@ -204,6 +204,11 @@ Status Bundle::readWeight(uint32_t index, float *out) {
     for (uint64_t i = 0; i < column.size(); ++i)
       matrix[i * matrixRows + row % matrixRows] = column[i];
   }
+  for (const format::Trainable &rows : bundle.trainables())
+    if (rows.has_rows_of() && rows.rows_of() == index)
+      if (Status status = readWeight(rows.initial_weight(), out + uint64_t{rows.first_row()} * weight.columns());
+          !status.ok())
+        return status;
   return checkWeights();
 }
 

@@ -155,6 +155,10 @@ std::string describeBundle(const format::Bundle &bundle) {
                           {"columns", trainable.columns()},
                           {"gradient_rank", trainable.rank()},
                           {"storage", format::nameOf(format::storageOf(trainable))}});
+    if (trainable.has_rows_of()) {
+      trainables.back()["rows_of"] = bundle.weights(static_cast<int>(trainable.rows_of())).name();
+      trainables.back()["first_row"] = trainable.first_row();
+    }
     if (!trainable.adapts().empty())
       trainables.back()["adapts"] = trainable.adapts();
     if (const format::Between &between = trainable.between(); trainable.has_between())

@@ -103,6 +103,19 @@ static bool isProjectorOf(const format::Bundle &bundle, const format::Trainable 
   return true;
 }
 
+// Rows of a table, which begin as a weight of their own and are no rows of themselves.
+static bool areRowsOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  if (format::layerOfTokenRows(trainable.name()).empty() || !trainable.has_initial_weight() ||
+      trainable.rows_of() >= static_cast<uint32_t>(bundle.weights_size()))
+    return false;
+  for (const format::Trainable &other : bundle.trainables())
+    if (other.has_rows_of() && other.initial_weight() == trainable.rows_of())
+      return false;
+  const format::Weight &table = bundle.weights(static_cast<int>(trainable.rows_of()));
+  return !table.transposed() && table.columns() == trainable.columns() && trainable.first_row() <= table.rows() &&
+         trainable.rows() <= table.rows() - trainable.first_row();
+}
+
 static Status validateNames(const format::Bundle &bundle) {
   std::unordered_set<std::string> names;
   for (const format::Trainable &trainable : bundle.trainables()) {
@@ -122,6 +135,8 @@ static Status validateNames(const format::Bundle &bundle) {
     if (trainable.has_initial_weight() && !isInitialOf(bundle, trainable))
       return failure(MEBP_CORRUPT, "trainable '%s' does not begin as a weight of its own shape, in f32, bf16 or int8",
                      trainable.name().c_str());
+    if (trainable.has_rows_of() && !areRowsOf(bundle, trainable))
+      return failure(MEBP_CORRUPT, "trainable '%s' has rows that its table does not have", trainable.name().c_str());
     if (!isProjectorOf(bundle, trainable))
       return failure(MEBP_CORRUPT, "trainable '%s' has a projector that is neither f32 nor int4, or unlike others",
                      trainable.name().c_str());

@@ -260,7 +260,10 @@ Status Trainables::update(uint32_t trainable, const float *gradient) {
   tensor.gradient = gradient;
   tensor.workers = workers;
   check.clear(tensor.scratch, plan.memoryEnd - plan.scratch);
-  optimizer->update(options, stepsDone() + 1, tensor);
+  OptimizerOptions own = options;
+  if (embeddingRate && isOfTokens(trainable))
+    own.learningRate = *embeddingRate;
+  optimizer->update(own, stepsDone() + 1, tensor);
   if (Status status = storeWeight(trainable); !status.ok())
     return status;
   return storeKept(trainable, inUse);
@@ -297,6 +300,28 @@ Status Trainables::setLearningRate(double rate) {
   Status status = checkLearningRate(rate);
   if (status.ok())
     options.learningRate = rate;
+  return status;
+}
+
+bool Trainables::isOfTokens(uint32_t number) const {
+  const format::Trainable &trainable = bundle->trainables(static_cast<int>(number));
+  return trainable.has_rows_of() ||
+         (trainable.has_initial_weight() && trainable.rows() == bundle->model().vocabulary());
+}
+
+Status Trainables::setEmbeddingLearningRate(double rate) {
+  bool isAny = false;
+  for (uint32_t i = 0; i < count(); ++i)
+    isAny = isAny || isOfTokens(i);
+  if (!isAny)
+    return failure(MEBP_INVALID_ARGUMENT, "the bundle trains no embedding and no rows of new tokens, which a learning "
+                                          "rate of their own would be for; leave it out");
+  if (traits->forwardOnly)
+    return failure(MEBP_INVALID_ARGUMENT, "%s moves all parameters by one rate; leave out that of the embedding",
+                   optimizer->name);
+  Status status = checkLearningRate(rate);
+  if (status.ok())
+    embeddingRate = rate;
   return status;
 }
 

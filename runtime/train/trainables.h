@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,8 @@ public:
   void setSteps(uint64_t steps) { stepsOf[0] = stepsOf[1] = steps; }
 
   Status setLearningRate(double rate);
+  // Of rows of tokens, and of tables with such rows.
+  Status setEmbeddingLearningRate(double rate);
 
   // All parameters += factor z, the direction of MeZO in this step (mezo.cpp).
   void addDirection(float factor);
@@ -139,6 +142,7 @@ private:
   Status storeKept(uint32_t trainable, Adapter of);
   void addSaved(uint32_t trainable, const std::string &prefix, std::vector<SavedTensor> &out) const;
   Status beginAlike();
+  bool isOfTokens(uint32_t trainable) const;
   Status exchangeFiled(uint64_t place, uint64_t other, uint64_t bytes);
   Status store(uint64_t place, const void *data, uint64_t bytes);
 
@@ -151,6 +155,7 @@ private:
   unsigned char *memory = nullptr;
   SpillFile *file = nullptr;
   Workers *workers = nullptr;
+  std::optional<double> embeddingRate;
   Adapter inUse = Adapter::Policy;
   uint64_t stepsOf[2] = {0, 0}; // by Adapter
   bool changed = false;         // by this step

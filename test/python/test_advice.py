@@ -30,7 +30,7 @@ COMPILER = ("compiler", "tools/mebpc", "format")
 # mebpc names these to those who gave them, or says what a model or a part of its plan is for.
 GIVEN_TO_MEBPC = {"--output", "--check-options", "--version", "--task", "--in-flight", "--split", "--device-first",
                   "--device-last", "--explain-wire", "--emit", "--plan-json", "--plan-only", "--max-seq-for",
-                  "--frontier", "--value-adapter", "--shape-only", "--explain-peak"}  # fmt: skip
+                  "--frontier", "--value-adapter", "--shape-only", "--explain-peak", "--train-tokens"}  # fmt: skip
 
 
 @cache

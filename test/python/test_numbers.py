@@ -41,7 +41,7 @@ PARAMETERS = [
 def others(name: str, but: str) -> dict[str, object]:
     """Arguments that are needed beside the one that is tried."""
     needed = {"model": "m", "path": "a.onnx", "output": "out", "bundle": "b", "data": "d", "adapter": "a", "to": "mlx"}
-    needed |= {"session": SESSION, "input_ids": [[1]], "server": "127.0.0.1:1", "folder": "f"}
+    needed |= {"session": SESSION, "input_ids": [[1]], "server": "127.0.0.1:1", "folder": "f", "lr": 1e-3}
     signature = inspect.signature(FUNCTIONS[name]).parameters
     given = {key: needed[key] for key, each in signature.items() if each.default is each.empty and key in needed}
     given.pop(but, None)

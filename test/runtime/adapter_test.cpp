@@ -209,7 +209,6 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                                         {"layers_to_transform", "[1]"},
                                                         {"layers_pattern", "\"layers\""},
                                                         {"layer_replication", "[[0, 1]]"},
-                                                        {"trainable_token_indices", "[5]"},
                                                         {"alora_invocation_tokens", "[5]"},
                                                         {"use_qalora", "true"},
                                                         {"kasa_config", "{\"beta\": 1}"},
@@ -218,6 +217,10 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
     changed("\"" + std::string(name) + "\": " + value);
     expectRefusal(MEBP_UNSUPPORTED, place + name + " is not supported; train the adapter without it");
   }
+  changed("\"trainable_token_indices\": [5]");
+  expectRefusal(MEBP_INCOMPATIBLE, place +
+                                       "trainable_token_indices is [5], the bundle trains no rows of tokens; use an "
+                                       "adapter of the same --train-tokens");
   changed("\"target_parameters\": [\"w\"]");
   expectRefusal(MEBP_UNSUPPORTED, place + "target_parameters is not supported for 'w', which this bundle does not "
                                           "train; train the adapter without it, or compile with it in --lora-targets");

@@ -97,6 +97,10 @@ TEST_F(ApiTest, RefusesNullForASession) {
   expectRefusal(mebp_session_logits(of, nullptr, 2, 5, 0, 1, values, &error), "'ids' is NULL");
   expectRefusal(mebp_session_logits(of, data, 2, 5, 0, 1, nullptr, &error), "'out' is NULL");
   expectRefusal(mebp_session_set_learning_rate(nullptr, 1, &error), "'session' is NULL");
+  expectRefusal(mebp_session_set_embedding_learning_rate(nullptr, 1, &error), "'session' is NULL");
+  expectRefusal(mebp_session_set_embedding_learning_rate(of, 1, &error),
+                "the bundle trains no embedding and no rows of new tokens, which a learning rate of their own would be "
+                "for; leave it out");
   EXPECT_EQ(mebp_session_steps(nullptr), 0u);
   EXPECT_EQ(mebp_session_kernels(nullptr), nullptr);
   expectRefusal(mebp_session_read_trainable(nullptr, 0, values, 12, &error), "'session' is NULL");

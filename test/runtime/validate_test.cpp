@@ -112,6 +112,7 @@ TEST(Validate, RefusesEachDamageByName) {
       {"groups are not of", [](format::Bundle &b) { b.mutable_weights(1)->set_group(16); }},
       {"impossible size", [](format::Bundle &b) { b.mutable_weights(1)->set_rows(~uint64_t(0)); }},
       {"appears twice", [](format::Bundle &b) { b.mutable_trainables(1)->set_name(b.trainables(0).name()); }},
+      {"has rows that its table does not have", [](format::Bundle &b) { b.mutable_trainables(1)->set_rows_of(0); }},
       {"has no forward program", [](format::Bundle &b) { programOf(b, 1, "forward")->set_name("before"); }},
       {"forward program 99 does not exist", [](format::Bundle &b) { programOf(b, 1, "forward")->set_program(99); }},
       {"it has two programs 'forward'", [](format::Bundle &b) { programOf(b, 1, "backward")->set_name("forward"); }},

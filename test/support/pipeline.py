@@ -14,6 +14,7 @@ from mebp.expert_adapters import adapted_parameters
 from mebp.inspect import inspect
 from mebp.remote_adapters import factors_of
 from mebp.verification.comparison import Comparison, Errors, Gradients
+from mebp.verification.inputs import token_indices
 from mebp.verification.reference import Reference
 from support.exports import export
 
@@ -52,6 +53,7 @@ def reference_for(
     description = inspect(bundle)
     alpha, factors = description["model"]["lora"]["alpha"], factors_of(description, session.frozen_factors())
     given = (session.base_weights(), session.trainables(), alpha, dtype)
+    options["tokens"] = token_indices(description)
     options["router_loss"] = description["model"]["router_aux_loss_coef"]
     parameters = adapted_parameters(description)
     return Reference(copy.deepcopy(model), *given, factors=factors, parameters=parameters, **options)

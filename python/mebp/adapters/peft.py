@@ -39,6 +39,9 @@ def read_peft(folder: Path) -> Adapter:
     for name in _OTHER_KINDS:
         if config.get(name):
             raise Error(f"{folder / CONFIG}: {name} is not supported; train the adapter without it")
+    if config.get("trainable_token_indices"):
+        raise Error(f"{folder / CONFIG}: has rows of new tokens (trainable_token_indices), which no other form has; "
+                    "mebp merge writes the model with them")  # fmt: skip
     names_of_targets(config, folder / CONFIG)
     if (start := config.get("init_lora_weights")) not in _PLAIN_STARTS:
         raise Error(

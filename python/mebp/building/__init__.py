@@ -74,6 +74,7 @@ class Trained:
     classes: Callable[[dict], Sequence[str]] = lambda config: ()  # of a classifier, by its config.json
     usual_budget: str = NONE  # where nobody asks for one: a size, QUARTER, or NONE
     asked: Callable[[Tokenizer], int] | None = None  # tokens of a prompt and its answer, if it answers some meanwhile
+    new_tokens: Sequence[str] = ()  # which the model's tokenizer does not have yet
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ class Builder:
             if classes:
                 self.say(f"--task {trained.task}: {len(classes)} classes, {', '.join(classes)}")
                 exporting["classes"] = ",".join(classes)
+            if trained.new_tokens:
+                exporting["train_tokens"] = ",".join(trained.new_tokens)
             export_key = export_fingerprint(found, settings, exporting)
         asked = _Asked(_exact(found, model), found, export_key, exporting, chosen)
         if trained.usual_budget == NONE or not leaves_plan_open(chosen):
@@ -222,7 +225,10 @@ class Builder:
         if options.memory_budget == NONE:
             options = replace(options, memory_budget=None)
         chosen = options.given()
-        tokenizer = functools.cache(lambda: Tokenizer.of_model(settings))  # read where it is needed, and once
+        tokenizer = functools.cache(lambda: Tokenizer.of_model(settings, trained.new_tokens))  # where it is needed
+        if texts := trained.new_tokens:
+            ids = [tokenizer().id_of(text) for text in texts]  # refuses those that the model has already
+            self.say(f"--train-tokens {','.join(texts)}: {counted(len(texts), 'token')}, from {ids[0]} on")
         lengths = None
         if options.seq_len is None or not trained.may_cut or trained.packs is None:
             self.stage(f"reading {trained.data}")

@@ -17,6 +17,7 @@ from mebp.data.loading import sample_lengths
 from mebp.data.sources import Source
 from mebp.errors import Error
 from mebp.files import own_file, read_json, user_path
+from mebp.tokenizer import Tokenizer
 from mebp.waiting import stages
 from mebp.words import say
 
@@ -74,7 +75,8 @@ def find_used(
         )
     if adapter is not None:
         options = replace(options, **{**_shape_of(adapter), **options.given()})
-    return Used(_build(lambda builder: builder.build(model, _use_of(data), options, {})).bundle, adapter)
+    use = replace(_use_of(data), new_tokens=_tokens_of(adapter) if adapter is not None else ())
+    return Used(_build(lambda builder: builder.build(model, use, options, {})).bundle, adapter)
 
 
 def _bundle_of(origin: Origin, adapter: Path, options: CompileOptions) -> Path:
@@ -125,6 +127,20 @@ def _use_of(data: Source | None) -> Trained:
     if data is None:
         return Trained("settings", lambda tokenizer: None)
     return Trained(str(data), lambda tokenizer: sample_lengths(data, tokenizer, _LOOKED_AT))
+
+
+def _tokens_of(adapter: Path) -> tuple[str, ...]:
+    """Those whose rows it has, by the tokenizer beside it."""
+    file = adapter / _CONFIG
+    indices = read_json(own_file(file), "save the adapter again").get("trainable_token_indices")
+    if not indices:
+        return ()
+    lists = list(indices.values()) if isinstance(indices, dict) else [indices]
+    added = Tokenizer.of_model(adapter).added_tokens
+    if any(each != lists[0] for each in lists) or not isinstance(lists[0], list) or not {*lists[0]} <= added.keys():
+        raise Error(f"{file}: trainable_token_indices are not of tokens that were added to the tokenizer beside it; "
+                    "give --base NAME.mebp, a bundle for it")  # fmt: skip
+    return tuple(added[index] for index in lists[0])
 
 
 def _shape_of(adapter: Path) -> Mapping[str, object]:

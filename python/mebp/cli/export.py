@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --task classify or token-classify, names of the classes (default: those of config.json)",
     )
     parser.add_argument(
+        "--train-tokens",
+        metavar="LIST",
+        help="add these tokens, with commas between them, to the vocabulary, and train their rows beside LoRA",
+    )
+    parser.add_argument(
         "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"
     )
 
@@ -50,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=stage,
             task=arguments.task,
             classes=arguments.classes and arguments.classes.split(","),
+            train_tokens=arguments.train_tokens,
         )
     bundle = f"{written.parent.name or 'model'}.mebp"
     # Who has no weights asks what a step would take.

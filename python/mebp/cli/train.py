@@ -82,6 +82,12 @@ def _add_data(add: Callable) -> None:
         "words, or fill-mask, to predict masked tokens (default: causal, or as the bundle does)",
     )
     add(
+        "--train-tokens",
+        action="append",
+        metavar="LIST",
+        help="add these tokens, with commas between them, to MODEL's vocabulary, and train their rows beside LoRA",
+    )
+    add(
         "--mask-probability",
         type=float,
         metavar="X",
@@ -115,6 +121,7 @@ def _add_length(add: Callable) -> None:
 
 def _add_optimizer(add: Callable) -> None:
     add_shared(add, "lr", type=float)
+    add("--embedding-lr", type=float, metavar="X", help="that of new tokens, or of a whole embedding (default: --lr)")
     names = ", ".join(name for name, _ in load_runtime().optimizers())
     add("--optimizer", metavar="NAME", help=f"{names} (default: as compiled)")
     add_shared(add, "weight-decay", type=float)

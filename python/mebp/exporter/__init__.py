@@ -20,6 +20,7 @@ from mebp.errors import Error
 from mebp.extras import need_packages
 from mebp.files import user_path
 from mebp.numbers import checked, whole_number
+from mebp.tokenizer import check_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,6 +38,7 @@ def export(
     progress: Callable[[str], None] | None = None,
     task: str = "causal",
     classes: Sequence[str] | None = None,
+    train_tokens: str | Sequence[str] | None = None,
 ) -> Path:
     """Writes `model` as ONNX to `path`, its weights hard-linked beside it and its tokenizer in `tokenizer/`.
 
@@ -51,11 +53,14 @@ def export(
         masked tokens.
     classes: of a classifier, their names in the order of its logits; None for those of config.json.
 
+    train_tokens: new tokens, which are added to the tokenizer and have rows of the embedding and the head that a bundle
+        trains beside LoRA.
+
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
     exported or the folder not written.
     """
     seq_len, batch = whole_number("--seq-len", seq_len, at_least=1), whole_number("--batch", batch, at_least=1)
-    path = user_path(path)
+    path, tokens = user_path(path), () if train_tokens is None else check_tokens(train_tokens)
     if path.suffix != ".onnx":
         raise Error(f"{path}: the output's name must end in .onnx")
     need_packages("export", "export", "torch", "transformers", "onnx_ir", "onnxscript")
@@ -66,5 +71,5 @@ def export(
     with staged(path) as stage, quiet():
         from mebp.exporter.write import write
 
-        write(model, stage, seq_len, batch, shape_only, progress or (lambda _: None), task, classes)
+        write(model, stage, seq_len, batch, shape_only, progress or (lambda _: None), task, classes, tokens)
     return path

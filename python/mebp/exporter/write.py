@@ -19,6 +19,7 @@ from mebp.exporter.heads import missing_of_head, write_new
 from mebp.exporter.left_over import check_left_over
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.mxfp4 import unpack
+from mebp.exporter.new_tokens import NewTokens
 from mebp.exporter.output import Stage
 from mebp.exporter.recurrences import check_recurrences
 from mebp.exporter.renaming import find_pieces, rename
@@ -44,14 +45,18 @@ def write(
     say: Callable[[str], None],
     task: str = CAUSAL,
     classes: Sequence[str] | None = None,
+    train_tokens: Sequence[str] = (),
 ) -> None:
     """Puts the ONNX file, the weights and the tokenizer of `model` into the stage."""
-    _check_task(task, classes)
+    _check_task(task, classes, train_tokens)
     source = resolve(model, stage.scratch, shape_only, task)
     is_renamed = bool(classes) and list(classes) != classifier.named_classes(source.config)
     if classes:
         classifier.name_classes(source.config, classes)
     names_of_classes = classifier.class_names(source.config) if TASKS[task].has_classes else []
+    new = NewTokens.of(train_tokens, source) if train_tokens else None
+    if new:
+        source.config.vocab_size = new.size
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
     if note := check_alibi(source.config, source.name):
         say(note)
@@ -67,6 +72,9 @@ def write(
         if TASKS[task].has_classes:
             checkpoint = _complete_head(skeleton, parameters, checkpoint, is_renamed, source.name, stage.scratch, say)
         pieces = find_pieces(checkpoint, skeleton)
+        if new:
+            say(f"{', '.join(new.texts)}: tokens {new.first} to {new.end - 1}, which begin as the mean of all before")
+            pieces |= new.pieces(skeleton, parameters, names, checkpoint, source, stage.scratch)
         prefix = skeleton.base_model_prefix
         located = _refer(graph, parameters, names, checkpoint, pieces, prefix, source.folder)
         files = files_of(located.values())
@@ -82,13 +90,18 @@ def write(
     if not shape_only:
         graph.metadata_props.update(_notes_of_blocks(located, whole))
     graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
+    graph.metadata_props.update(new.notes if new else {})
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
+    if new:
+        new.write(stage.folder / "tokenizer")
 
 
-def _check_task(task: str, classes: Sequence[str] | None) -> None:
+def _check_task(task: str, classes: Sequence[str] | None, train_tokens: Sequence[str]) -> None:
     if task not in TASKS:
         raise Error(f"--task is '{task}'; choose {' or '.join(TASKS)}")
+    if train_tokens and task != CAUSAL:
+        raise Error(f"--train-tokens is for language models, and --task {task} trains another; leave one of them out")
     if classes and not TASKS[task].has_classes:
         raise Error(f"--classes is for models that tell classes apart, and --task {task} does not; leave it out")
 

@@ -131,6 +131,7 @@ def write_merged(
     weights, opened_weights = inspect(source), load_runtime().Bundle(os.fspath(source))
     tensors = _tensors(weights["weights"], model_shapes(weights, opened_weights.weights()), trainables)
     of_parameters = factors_of_parameters(description)
+    rows_of = {each["rows_of"]: each for each in weights["trainables"] if "rows_of" in each}  # new tokens'
     changes: dict[str, float] = {}
 
     def merged() -> Iterator[np.ndarray]:
@@ -140,6 +141,10 @@ def write_merged(
                 trained = trainables[tensor.name].reshape(weight.shape)
                 changes[tensor.name] = relative_norm(trained - weight, weight)
                 weight = trained
+            if rows := rows_of.get(weights["weights"][tensor.index]["name"]):
+                own = weight[rows["first_row"] :][: rows["rows"]]
+                changes[tensor.name] = relative_norm(trainables[rows["name"]] - own, weight)
+                own[:] = trainables[rows["name"]]
             name_a, name_b = of_parameters.get(tensor.name) or lora_factors(tensor.name)
             if name_a in trainables:
                 a, b = trainables[name_a], trainables[name_b]

@@ -23,6 +23,7 @@ from mebp.merging.compiling import Stage, export_like, silent
 from mebp.remote_adapters import is_factor
 from mebp.session import Session
 from mebp.tensor_names import is_of_model
+from mebp.tokenizer import trained_tokens
 
 EXACT = "f32"  # of activations
 _OTHER_PLACE = "--base MODEL names another place of it"
@@ -87,7 +88,7 @@ def compile_published(bundle: Path, adapter: Path, base: str | None, scratch: Pa
     stage(f"exporting {found.name} as it was published")
     try:
         with found.as_typed():
-            exported = export_like(description, found.place, scratch)
+            exported = export_like(description, found.place, scratch, trained_tokens(bundle, description))
     except Error as error:
         raise Error(f"{error}; {_OTHER_PLACE}") from None
     stage(f"compiling it as {storage}, which rounds nothing")

@@ -32,6 +32,7 @@ _SAME = (
      "eval_steps eval_strategy evaluation_strategy eval_interval eval_freq steps_per_eval val_check_interval"),
     ("patience", "early_stopping_patience early_stopping early_stop"),
     ("lr", "learning_rate base_lr max_lr peak_lr lr_rate"),
+    ("embedding-lr", "embedding_learning_rate lr_embedding embed_lr"),
     ("steps",
      "max_steps num_steps total_steps train_steps training_steps num_train_steps iters num_iters max_iters n_iters "
      "iterations num_iterations"),
@@ -143,7 +144,9 @@ _INSTEAD = (
     ("there is no DoRA here; --adapter-kind has the kinds of adapters", "use_dora dora"),
     ("A is drawn by --seed and B is zero", "init_lora_weights use_loftq loftq_config pissa_init"),
     ("adapters alone are trained, or with --train full what --train-targets names",
-     "modules_to_save lora_modules_to_save trainable_token_indices train_embeddings"),
+     "modules_to_save lora_modules_to_save train_embeddings"),
+    ("--train-tokens adds tokens to the vocabulary and trains their rows",
+     "trainable_token_indices new_tokens added_tokens additional_tokens resize_vocab new_special_tokens"),
     ("there is no noise on embeddings here", "neftune_noise_alpha noisy_embedding_alpha neftune"),
     ("completions and the assistant's turns are learned, unless --loss-on says otherwise",
      "mask_prompt completion_only_loss assistant_only_loss train_on_responses_only train_on_completions "

@@ -13,7 +13,7 @@ from mebp.building.budget import binding_budget
 from mebp.expert_adapters import adapted_parameters, unreached
 from mebp.files import read_bytes
 from mebp.inspect import inspect
-from mebp.model_folder import copy_templates, discard_templates
+from mebp.model_folder import copy_templates, copy_tokenizer, discard_templates
 from mebp.remote_adapters import adapter_kinds
 from mebp.session import Session
 from mebp.trained_model import MODEL_FILE, is_trained_model
@@ -141,7 +141,9 @@ class Keeper:
             self.session.model.write(folder, replace=True)
         else:
             self.session.save_adapter(folder)
-            copy_templates(self._options.bundle / "tokenizer", folder)
+            has_tokens = any("rows_of" in each for each in inspect(self.session.path)["trainables"])
+            copy = copy_tokenizer if has_tokens else copy_templates  # which nobody else has
+            copy(self._options.bundle / "tokenizer", folder)
             text = make_card(self._options, self.session, self._description, self._standing, self._command,
                              self._objective.has_perplexity)  # fmt: skip
             write_card(folder, text)

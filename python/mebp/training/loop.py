@@ -34,7 +34,7 @@ from mebp.training.options import TrainingOptions
 from mebp.training.outputs import check_outputs
 from mebp.training.progress import Reporter, make_reporter
 from mebp.training.reports import Reports, check_installed, opened_reports
-from mebp.training.schedule import CONSTANT, learning_rate, schedule_notes, warmup_notes
+from mebp.training.schedule import CONSTANT, learning_rates, schedule_notes, warmup_notes
 from mebp.training.standing import Standing
 from mebp.waiting import told_by
 from mebp.words import counted, say
@@ -142,6 +142,7 @@ class _Run:
             "data": objective.digest,
             "--seed": options.seed,
             "--lr": options.lr,
+            "--embedding-lr": options.embedding_lr,
             "--optimizer": session.optimizer,
             "--weight-decay": options.weight_decay,
             "--accumulate": options.accumulate,
@@ -264,8 +265,8 @@ class _Run:
     def _step(self, log: RunLog, reporter: Reporter) -> Record | None:
         """None where a signal came before the step had changed anything."""
         options, step = self.options, self.session.steps
-        rate = learning_rate(step, self.total, options.lr, self.schedule, self.warmup)
-        self.session.set_learning_rate(rate)
+        rate, own = learning_rates(step, self.total, (options.lr, options.embedding_lr), self.schedule, self.warmup)
+        self.session.set_learning_rate(rate, own)
         try:
             done = self.objective.step(self.session, step)
         except Error as error:

@@ -82,7 +82,12 @@ def make_card(
     public = _public_name(base)
     front = ["---", *([f"base_model: {_scalar(public)}"] if public else []), "library_name: peft",
              f"pipeline_tag: {does}", "tags: [lora, mebp]", "---"]  # fmt: skip
-    usage = _usage(base) if session.task == CAUSAL else _usage_of_encoder(base, TASKS[session.task], session.classes)
+    has_tokens = any("rows_of" in each for each in bundle["trainables"])
+    usage = (
+        _usage(base, has_tokens)
+        if session.task == CAUSAL
+        else _usage_of_encoder(base, TASKS[session.task], session.classes)
+    )
     return "\n".join([*front, _MARK, f"# An adapter for {code(short)}", "", table(rows), "", usage, ""])
 
 
@@ -199,12 +204,21 @@ def _usage_with_base(base: str, auto: str, options: str = "") -> tuple[list[str]
     ], where
 
 
-def _usage(base: str) -> str:
+def _usage(base: str, has_tokens: bool = False) -> str:
+    """has_tokens: new ones, for which the base's tables have to have rows."""
     if HubName.of(base):
         lines, where = ["from peft import AutoPeftModelForCausalLM", "",
                         'model = AutoPeftModelForCausalLM.from_pretrained("ADAPTER")'], _ADAPTER  # fmt: skip
     else:
         lines, where = _usage_with_base(base, "AutoModelForCausalLM")
+        if has_tokens:
+            lines[1] += ", AutoTokenizer"
+            lines.insert(-1, 'base.resize_token_embeddings(len(AutoTokenizer.from_pretrained("ADAPTER")))')
+    convert = (
+        "For MLX-LM: `mebp adapter convert ADAPTER --to mlx -o OUT`; for llama.cpp: "
+        "`mebp adapter convert ADAPTER --to gguf -o OUT.gguf --base MODEL`, where MODEL is the base model."
+    )
+    merge = "For MLX-LM: `mebp merge ADAPTER -o OUT`; for llama.cpp: `mebp merge ADAPTER -o OUT.gguf`."
     return "\n".join(
         [
             where,
@@ -213,7 +227,6 @@ def _usage(base: str) -> str:
             *lines,
             "```",
             "",
-            "For MLX-LM: `mebp adapter convert ADAPTER --to mlx -o OUT`; for llama.cpp: "
-            "`mebp adapter convert ADAPTER --to gguf -o OUT.gguf --base MODEL`, where MODEL is the base model.",
+            merge if has_tokens else convert,
         ]
     )

@@ -10,7 +10,7 @@ from mebp.training.options import TrainingOptions
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
-    return Session(
+    session = Session(
         options.bundle,
         device=options.device,
         threads=options.threads,
@@ -28,6 +28,12 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
         ),
         **objective.session_options(),
     )
+    if options.embedding_lr is not None:
+        try:
+            session.set_learning_rate(options.lr, options.embedding_lr)
+        except Error as error:
+            raise Error(f"--embedding-lr: {error}") from None
+    return session
 
 
 def open_within_budget(options: TrainingOptions, objective: Objective) -> tuple[Session, int]:

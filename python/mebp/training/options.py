@@ -19,6 +19,7 @@ from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
 from mebp.tasks import CAUSAL, FILL_MASK, TASKS
+from mebp.tokenizer import check_tokens
 from mebp.training.foreign_names import option_hint
 from mebp.training.interrupts import PAUSING
 from mebp.training.objective_options import objective_options
@@ -51,6 +52,7 @@ class TrainingOptions:
     turn_weights: bool = False
     empty_thoughts: str | None = None
     task: str | None = None
+    train_tokens: list | None = None  # which a model's tokenizer does not have yet
     mask_probability: float | None = None
     objective: str = SFT
     objective_options: Mapping[str, object] = field(default_factory=dict)  # its own, by name
@@ -61,6 +63,7 @@ class TrainingOptions:
     steps: int | None = None
     epochs: int | None = None
     lr: float = 2e-4
+    embedding_lr: float | None = None  # None for lr
     seed: int = 0
     optimizer: str | None = None
     weight_decay: float = 0.0
@@ -116,12 +119,17 @@ class TrainingOptions:
         if self.objective not in objectives():
             raise Error(f"--objective is '{self.objective}'; choose {listed(objectives())}")
         object.__setattr__(self, "objective_options", objective_options(self.objective, self.objective_options))
+        if self.train_tokens is not None:
+            texts = [text for given in self.train_tokens for text in os.fspath(given).split(",")]
+            object.__setattr__(self, "train_tokens", check_tokens(texts))
         self._check_names()
         self._check_numbers()
         self._check_objective()
         self._check_together()
 
     def _check_names(self) -> None:
+        if self.train_tokens and self.task not in (None, CAUSAL):
+            raise Error(f"--train-tokens is for language models; leave it or --task {self.task} out")
         if self.task is not None and self.task not in TASKS:
             raise Error(f"--task is '{self.task}'; choose {listed(TASKS)}")
         if self.schedule is not None and self.schedule not in SCHEDULES:
@@ -145,6 +153,8 @@ class TrainingOptions:
             raise Error(f"--clip is {self.clip:g}; give a number above 0")
         if self.warmup_ratio is not None and not 0 <= self.warmup_ratio < 1:
             raise Error(f"--warmup-ratio is {self.warmup_ratio:g}; give a share of the steps, such as 0.03")
+        if self.embedding_lr is not None and not (math.isfinite(self.embedding_lr) and self.embedding_lr >= 0):
+            raise Error(f"--embedding-lr is {self.embedding_lr:g}; give a number of at least 0")
         if self.val_split is not None and not 0 < self.val_split < 1:
             raise Error(f"--val-split is {self.val_split:g}; give a share of the samples, such as 0.05")
         if self.mask_probability is not None and not 0 < self.mask_probability <= 1:

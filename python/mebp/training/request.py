@@ -91,6 +91,13 @@ class Request:
         training = TrainingOptions(**options)
         if training.mask_probability is not None and training.task is None and not is_bundle(training.bundle):
             raise Error(f"--mask-probability is for --task {FILL_MASK}; leave it out, or give that, too")
+        if training.train_tokens:
+            _check_tokens(training, compiling)
+        if training.embedding_lr is not None and not (
+            is_bundle(training.bundle) or training.train_tokens or compiling.train == "full"
+        ):
+            raise Error("--embedding-lr is of rows of new tokens, or of an embedding that is trained whole; give "
+                        "--train-tokens or --train full, too")  # fmt: skip
         return cls(training, compiling)
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
@@ -220,6 +227,7 @@ class Request:
             lambda config: objective.classes_of(training, config),
             self._usual_budget(),
             self._written if training.ask or training.judge else None,
+            training.train_tokens or (),
         )
         with ExitStack() as stack:
             stack.enter_context(ended_by_signals())
@@ -299,6 +307,20 @@ class Request:
             chosen = began.get("chosen_budget")
             return size_text(chosen) if type(chosen) is int and chosen > 0 else NONE
         return os.environ.get("MEBP_MEMORY_BUDGET") or QUARTER
+
+
+def _check_tokens(training: TrainingOptions, compiling: CompileOptions) -> None:
+    """Raises mebp.Error where no rows of new tokens can be trained."""
+    if is_bundle(training.bundle):
+        raise Error(
+            f"--train-tokens is for a model, and {training.bundle} is compiled already; give the model, or export it "
+            "again with mebp export --train-tokens"
+        )
+    if compiling.train == "full" or compiling.adapter_kind not in (None, "lora"):
+        other = "--train full" if compiling.train == "full" else f"--adapter-kind {compiling.adapter_kind}"
+        raise Error(
+            f"--train-tokens trains rows of new tokens beside LoRA, which {other} is not; leave one of them out"
+        )
 
 
 def _from_folders(sources: Sequence[Source], given: Mapping[str, object]) -> dict[str, object]:

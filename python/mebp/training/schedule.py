@@ -21,6 +21,15 @@ def learning_rate(step: int, total: int, peak: float, schedule: str, warmup: int
     return peak * (1 - progress if schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))
 
 
+def learning_rates(
+    step: int, total: int, peaks: tuple[float, float | None], schedule: str, warmup: int
+) -> tuple[float, float | None]:
+    """That of all, and that of embeddings, where they have one."""
+    all_of, own = peaks
+    rate = learning_rate(step, total, all_of, schedule, warmup)
+    return rate, None if own is None else learning_rate(step, total, own, schedule, warmup)
+
+
 def warmup_notes(total: int, peak: float, warmup: int) -> list[str]:
     """What is to be said of a rise that is not over when the run is."""
     if warmup < total:

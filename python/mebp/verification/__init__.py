@@ -71,7 +71,7 @@ def verify(
     from mebp.inspect import inspect
     from mebp.remote_adapters import factors_of
     from mebp.verification.comparison import Comparison, Errors, Gradients
-    from mebp.verification.inputs import random_batch, randomise_adapter
+    from mebp.verification.inputs import random_batch, randomise_adapter, token_indices
     from mebp.verification.model import build_model, check_memory, read_config
     from mebp.verification.projection import project_all, read_projectors
     from mebp.verification.reference import Reference
@@ -115,6 +115,7 @@ def verify(
                 adapter_dtype=adapter_dtype,
                 factors=factors,
                 parameters=by_model({key: called(name) for key, name in adapted_parameters(description).items()}),
+                tokens=token_indices(description),
                 router_loss=description["model"]["router_aux_loss_coef"],
             )
             loss, torchs = made.loss_and_gradients(ids, labels)

@@ -44,12 +44,14 @@ class Reference:
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
         parameters: Mapping[str, str] | None = None,
         router_loss: float = 0.0,
+        tokens: Mapping[str, list[int]] | None = None,
     ) -> None:
         """`weights` as session.base_weights(), `trainables` as session.trainables(); `model` itself is changed.
 
         attention: of transformers; None for sdpa where it computes all that the model's attention has.
         factors: of adapters between a frozen A and B, as mebp.remote_adapters.factors_of has them; else None.
         parameters: of what PEFT adapts by target_parameters, as mebp.expert_adapters.adapted_parameters has them.
+        tokens: whose rows are trained, by modules, as mebp.verification.inputs.token_indices has them.
         router_loss: how much the loss has of the routers' (transformers' aux_loss).
         adapter_dtype: None for the model's own; PEFT keeps adapters of bfloat16 models in float32 by default.
         Raises mebp.Error where the weights are not the model's.
@@ -80,9 +82,9 @@ class Reference:
             self._parameters = add_remote_adapters(base, factors, trainables, adapter_dtype or dtype)
         else:
             adapters = {name: values for name, values in trainables.items() if name not in whole}
-            self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype, parameters or {})
+            self.model = add_adapter(base, adapters, alpha, adapter_dtype or dtype, parameters or {}, tokens)
             self._parameters = {
-                name.replace(".default.", "."): parameter
+                name.replace(".default.", ".").removesuffix(".default"): parameter
                 for name, parameter in self.model.named_parameters()
                 if parameter.requires_grad
             }
@@ -208,8 +210,10 @@ def add_adapter(
     alpha: float,
     dtype: torch.dtype,
     parameters: Mapping[str, str],
+    tokens: Mapping[str, list[int]] | None = None,
 ) -> torch.nn.Module:
-    """PEFT's LoRA on exactly the modules that the trainables' keys name, and on these {key: parameter}."""
+    """PEFT's LoRA on exactly the modules that the trainables' keys name, and on these {key: parameter}, and beside it
+    the rows of `tokens` {module: ids}."""
     suffix = ".lora_A.weight"
     prefix = "base_model.model."
     keys = [key for key in trainables if key.endswith(suffix)]
@@ -228,6 +232,7 @@ def add_adapter(
         lora_dropout=0.0,
         target_modules=layers,
         target_parameters=sorted({parameters[key] for key in keys if key in parameters}) or None,
+        trainable_token_indices=dict(tokens) if tokens else None,
         fan_in_fan_out=transposed,
         task_type="CAUSAL_LM" if task_of(model) == CAUSAL else None,  # a classifier's head is trained as itself here
     )
@@ -235,7 +240,7 @@ def add_adapter(
     with patch.object(transformers_weight_conversion, "_convert_peft_config_moe", lambda *_: None):
         adapted = get_peft_model(model, config, autocast_adapter_dtype=False)
     for name, parameter in adapted.named_parameters():
-        if "lora_" in name:
+        if "lora_" in name or "trainable_tokens_" in name:
             parameter.data = parameter.data.to(dtype)
     return adapted.eval()
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An optimizer's own options; mebp_session_options_set (session_options.h) sets them by their names. mebp.h includes
- * this.
+ * An optimizer's own options, which mebp_session_options_set (session_options.h) sets by their names, and a learning
+ * rate of embeddings' own. mebp.h includes this.
  */
 #ifndef MEBP_OPTIMIZER_OPTIONS_H
 #define MEBP_OPTIMIZER_OPTIONS_H
@@ -29,6 +29,10 @@ static inline void mebp_optimizer_option_info_init(mebp_optimizer_option_info *i
 uint32_t mebp_optimizer_option_count(void);
 /* The option of that number, below the count. What it points to lives as long as the library. */
 mebp_code mebp_optimizer_option_get_info(uint32_t index, mebp_optimizer_option_info *out, mebp_error *error);
+
+/* As mebp_session_set_learning_rate, of rows of new tokens, and of an embedding or head that is trained whole; until it
+ * is set, the rate of all. No state has it. Refused where no such thing is trained, and with MeZO. */
+mebp_code mebp_session_set_embedding_learning_rate(mebp_session *session, double learning_rate, mebp_error *error);
 
 #ifdef __cplusplus
 }

@@ -52,6 +52,20 @@ func.func private @bias_and_addend.forward(%x: !x {train.port = #train.port<flow
 
 nn.parameter @s : tensor<4x4xf32>
 
+// The product with the weight itself, of which x says the rows.
+train.block layer @rows parameters ("a" = @a) programs {forward = @rows.forward}
+func.func private @rows.forward(%x: tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">},
+    %a: tensor<2x4xf32> {train.port = #train.port<parameter, "a">, train.trainable}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.linear_input_gradient(%x, %a) {alpha = 2.0 : f32} : (tensor<?x?x2xf32, #nn.tokens>, tensor<2x4xf32>) -> !x
+  return %y : !x
+}
+// CHECK-LABEL: func.func private @rows.backward(
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-SAME: %[[A:[^ ]*]]: tensor<2x4xf32>
+// CHECK-NEXT: %[[DX:.*]] = nn.linear(%[[DY]], %[[A]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: %[[DA:.*]] = nn.linear_weight_gradient(%[[X]], %[[DY]]) {alpha = 2.000000e+00 : f32}
+// CHECK-NEXT: return %[[DX]], %[[DA]]
+
 train.block layer @rms_norm parameters ("v" = @v) programs {forward = @rms_norm.forward}
 func.func private @rms_norm.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %v: !v {train.port = #train.port<parameter, "v">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
