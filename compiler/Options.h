@@ -26,6 +26,7 @@ struct Lora {
   int64_t rank = 8;
   double alpha = 16.0;
   bool isRankStabilized = false; // scaled by alpha / sqrt(rank) instead of alpha / rank
+  double dropout = 0;            // the share of what an adapter reads that a step zeroes
   std::vector<std::string> targets = {"all-linear"};
   uint64_t seed = 0; // of the initial values
 };

@@ -35,6 +35,7 @@ template <typename Visitor, typename AnyOptions> void visitOptions(AnyOptions &o
   visitor("lora_rank", options.lora.rank);
   visitor("lora_alpha", options.lora.alpha);
   visitor("rslora", options.lora.isRankStabilized);
+  visitor("lora_dropout", options.lora.dropout);
   visitor("lora_targets", options.lora.targets);
   visitor("seed", options.lora.seed);
   visitKind(options.adapters.kind, visitor);

@@ -45,7 +45,7 @@ inline constexpr AdapterTraits adapters[] = {
      "adapter_model.safetensors",
      "all-linear",
      1,
-     {"lora-rank", "lora-alpha", "rslora"}},
+     {"lora-rank", "lora-alpha", "rslora", "lora-dropout"}},
     {"private-lora",
      "PrivateLoRA",
      "B M A with random B and A",

@@ -104,7 +104,8 @@ enum class Rule : uint8_t {
   ExpertSum,
   Convolution,
   Rates,
-  Delta
+  Delta,
+  Dropout
 };
 
 struct KernelSignature {

@@ -303,6 +303,7 @@ inline constexpr KernelSignature table[] = {
     binary("add"),
     binary("multiply"),
     elementwise("scale"),
+    elementwise("dropout").ofTokens().under(Rule::Dropout).copying(2),
     KernelSignature{"split", {activation("x", "NF")}, {}}.withAnyNumberOf(Parts::Results).withoutRoom(),
     KernelSignature{"concat", {}, {activation("y", "NF")}}.withAnyNumberOf(Parts::Operands).withoutRoom(),
     KernelSignature{"repeat", {activation("x", "NF")}, {activation("y", "NG")}}.under(Rule::Repeat).withoutRoom(),

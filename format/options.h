@@ -63,6 +63,8 @@ inline constexpr OptionText options[] = {
     {"lora-rank", "N", "rank of the LoRA adapters", "8"},
     {"lora-alpha", "X", "scale adapters by alpha / rank", "16"},
     {"rslora", "", "scale adapters by alpha / sqrt(rank) instead, as PEFT does with use_rslora"},
+    {"lora-dropout", "X", "in each step, zero this share of what an adapter reads, as PEFT does; from 0 to below 1",
+     "0"},
     {"lora-targets", "NAMES",
      "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
      "experts.down_proj",

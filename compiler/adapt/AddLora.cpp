@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Adds LoRA (y = W x + alpha/r B A x) to the linear layers that the targets name. Rank-stabilised, it is
-// alpha/sqrt(r) (Kalajdzievski 2023, arXiv:2312.03732), which is an alpha of alpha sqrt(r).
+// alpha/sqrt(r) (Kalajdzievski 2023, arXiv:2312.03732), which is an alpha of alpha sqrt(r). With dropout, A reads
+// dropout(x), and each layer has a mask of its own.
 //
 // A (r x in, uniform in +-1/sqrt(in), which is PEFT's Kaiming initialisation) and B (out x r, zeros) become trainable
 // parameters under PEFT's keys, and arguments of the block's function. Of E experts A is (E r x in) with the rows of
@@ -10,6 +11,7 @@
 #include "compiler/Options.h"
 #include "compiler/adapt/Passes.h"
 #include "compiler/adapt/Targets.h"
+#include "dialects/nn/Arithmetic.h"
 #include "dialects/nn/Experts.h"
 #include "dialects/nn/Linear.h"
 #include "dialects/nn/Parameters.h"
@@ -39,7 +41,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
         return signalPassFailure();
+      salts = 0;
       for (const AdaptedLinear &target : chosen.find(block, function)) {
+        if (dropout != 0 && failed(checkDropped(block, target)))
+          return signalPassFailure();
         if (failed(addAdapter(module, block, function, target)))
           return signalPassFailure();
         ++adapted;
@@ -53,6 +58,8 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     lora.set("alpha", builder.getF32FloatAttr(overRank()));
     if (isRankStabilized)
       lora.set("rslora_alpha", builder.getF32FloatAttr(alpha));
+    if (dropout != 0)
+      lora.set("dropout", builder.getF32FloatAttr(dropout));
     lora.set("target_modules", chosen.getModules(&getContext()));
     module->setAttr("mebp.lora", lora.getDictionary(&getContext()));
     if (ArrayAttr parameters = chosen.getParameters(&getContext()); !parameters.empty())
@@ -61,6 +68,20 @@ struct AddLora : impl::AddLoraBase<AddLora> {
 
   /// What is divided by the rank.
   double overRank() const { return isRankStabilized ? alpha * std::sqrt(static_cast<double>(rank)) : double(alpha); }
+
+  /// The head reads the rows that predict alone, which have no position of their own there. PEFT has no dropout for
+  /// parameters of experts either.
+  static LogicalResult checkDropped(train::BlockOp block, const AdaptedLinear &target) {
+    nn::LinearOp linear = target.linear;
+    nn::ExpertLinearOp ofExperts = target.experts;
+    Operation *op = ofExperts ? ofExperts.getOperation() : linear.getOperation();
+    const bool isHead = block.getKind() == train::BlockKind::Head;
+    if (!isHead && !ofExperts && !target.isParameter)
+      return success();
+    return op->emitError() << "--lora-dropout does not reach '" << target.layer << "', which is "
+                           << (isHead ? "the head" : "of experts or their router")
+                           << "; leave it out of --lora-targets, or leave out --lora-dropout";
+  }
 
   LogicalResult addAdapter(ModuleOp module, train::BlockOp block, func::FuncOp function, const AdaptedLinear &target) {
     nn::LinearOp linear = target.linear;
@@ -115,12 +136,18 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       ofExperts.getAddendMutable().assign(low);
       return success();
     }
-    Value hidden = nn::LinearOp::create(builder, op->getLoc(), hiddenType, linear.getX(), a, Value(), Value());
+    Value x = linear.getX();
+    if (dropout != 0)
+      x = nn::DropoutOp::create(builder, op->getLoc(), x.getType(), x, builder.getF32FloatAttr(dropout),
+                                builder.getI64IntegerAttr(salts++));
+    Value hidden = nn::LinearOp::create(builder, op->getLoc(), hiddenType, x, a, Value(), Value());
     Value low = nn::LinearOp::create(builder, op->getLoc(), linear.getType(), hidden, b, Value(), linear.getAddend(),
                                      scale.getValue().convertToFloat());
     linear.getAddendMutable().assign(low);
     return success();
   }
+
+  int64_t salts = 0; // of the block's dropouts
 };
 
 } // namespace

@@ -29,11 +29,13 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
     %u = nn.linear(%h, %B) {alpha = 2.0}
     %y = nn.linear(%x, %w addend %u)
     ```
+    With dropout, A reads `nn.dropout(%x)`, whose salt counts the block's adapters.
   }];
   let options = [
     Option<"rank", "rank", "int64_t", "::mebp::Lora().rank", "inner size of the adapters">,
     Option<"alpha", "alpha", "double", "::mebp::Lora().alpha", "adapters are scaled by alpha / rank">,
     Option<"isRankStabilized", "rslora", "bool", "::mebp::Lora().isRankStabilized", "by alpha / sqrt(rank) instead">,
+    Option<"dropout", "dropout", "double", "::mebp::Lora().dropout", "the share of what A reads that is zeroed">,
     ListOption<"targets", "targets", "std::string",
                "names of linear layers as PEFT takes them; all-linear: every one but the head">
   ];

@@ -157,6 +157,8 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
     model.mutable_lora()->set_alpha(lora.getAs<FloatAttr>("alpha").getValueAsDouble());
     if (auto stabilized = lora.getAs<FloatAttr>("rslora_alpha"))
       model.mutable_lora()->set_rslora_alpha(stabilized.getValueAsDouble());
+    if (auto dropout = lora.getAs<FloatAttr>("dropout"))
+      model.mutable_lora()->set_dropout(static_cast<float>(dropout.getValueAsDouble()));
     for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
       model.mutable_lora()->add_target_modules(name.str());
   }

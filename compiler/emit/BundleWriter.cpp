@@ -48,6 +48,8 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
     described["rank"] = lora.rank();
     described["alpha"] = options.lora.isRankStabilized ? lora.rslora_alpha() : lora.alpha();
     described["rslora"] = options.lora.isRankStabilized;
+    if (lora.dropout() != 0)
+      described["dropout"] = options.lora.dropout;
   }
   Adapters::visit(options.adapters, [&](StringRef option, const auto &value) {
     if (kind.takes(option))

@@ -11,6 +11,7 @@
 #include "compiler/keep/Recomputation.h"
 
 #include "compiler/keep/MinimumCut.h"
+#include "dialects/nn/Arithmetic.h"
 
 #include <cmath>
 
@@ -76,7 +77,8 @@ Recomputation::Kept Recomputation::keep(double price) const {
     again[op] = cut.addNode();
     cut.addEdge(again[op], MinimumCut::sink, getSeconds(op));
     for (Value result : op->getResults()) {
-      bool mayBeKept = nn::isTokens(result.getType()) && std::isfinite(price);
+      // What dropout reads is there in any case, and costs less memory: several have it in common.
+      bool mayBeKept = nn::isTokens(result.getType()) && std::isfinite(price) && !isa<nn::DropoutOp>(op);
       isNeeded[result] = cut.addNode();
       cut.addEdge(isNeeded[result], again[op], mayBeKept ? price * getRowBytes(result) : MinimumCut::never);
       if (needed.contains(result))

@@ -42,6 +42,7 @@ static void addAdapters(OpPassManager &passes, const Options &options) {
     lora.rank = options.lora.rank;
     lora.alpha = options.lora.alpha;
     lora.isRankStabilized = options.lora.isRankStabilized;
+    lora.dropout = options.lora.dropout;
     lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
     passes.addPass(createAddLora(lora));
   } else {

@@ -15,6 +15,7 @@
 // 4. An op that reads rows behind its own, or sums rows up, needs tokens that are not there yet, and is refused.
 #include "compiler/rewrite/Passes.h"
 
+#include "dialects/nn/Arithmetic.h"
 #include "dialects/nn/Attention.h"
 #include "dialects/nn/Experts.h"
 #include "dialects/nn/Kernels.h"
@@ -43,6 +44,7 @@ public:
   LogicalResult run() {
     dropStarts();
     dropLoads();
+    dropDropouts();
     takeShared();
     for (Operation &op : function.getBody().front().without_terminator())
       if (failed(collect(&op)))
@@ -86,6 +88,14 @@ private:
       unsigned counted = cast<BlockArgument>(load.getCounted()).getArgNumber();
       load.erase();
       (void)function.eraseArgument(counted);
+    }
+  }
+
+  /// Which are of steps alone.
+  void dropDropouts() {
+    for (auto dropout : llvm::make_early_inc_range(function.getBody().front().getOps<nn::DropoutOp>())) {
+      dropout.getResult().replaceAllUsesWith(dropout.getX());
+      dropout.erase();
     }
   }
 

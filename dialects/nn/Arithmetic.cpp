@@ -44,6 +44,12 @@ LogicalResult checkRepeated(Operation *op, Value one, Value all) {
 
 } // namespace
 
+LogicalResult DropoutOp::verify() {
+  const float p = getP().convertToFloat();
+  if (p >= 0 && p < 1)
+    return success();
+  return emitOpError() << "has a p of " << p << "; a number from 0 to below 1 is needed";
+}
 LogicalResult SplitOp::verify() { return checkParts(*this, getX(), "x", getResults(), getGroups().value_or(1)); }
 LogicalResult ConcatOp::verify() {
   return checkParts(*this, getResult(), "result", getParts(), getGroups().value_or(1));
@@ -73,6 +79,12 @@ LogicalResult ScaleOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotange
                                      MutableArrayRef<Value> gradients) {
   if (wanted.test(0))
     gradients[0] = ScaleOp::create(builder, getLoc(), getX().getType(), cotangents[0], getAlphaAttr(), FloatAttr());
+  return success();
+}
+
+LogicalResult DropoutOp::buildGradient(OpBuilder &builder, ArrayRef<Value> cotangents, const SmallBitVector &,
+                                       MutableArrayRef<Value> gradients) {
+  gradients[0] = DropoutOp::create(builder, getLoc(), getX().getType(), cotangents[0], getPAttr(), getSaltAttr());
   return success();
 }
 

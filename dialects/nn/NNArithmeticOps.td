@@ -29,6 +29,18 @@ def NN_ScaleOp : NN_KernelOp<"scale", [Differentiable, SameOperandsAndResultShap
   let results = (outs Tokens:$result);
 }
 
+def NN_DropoutOp : NN_KernelOp<"dropout", [Differentiable, SameOperandsAndResultShape]> {
+  let summary = "Zeroes a share of what a step reads";
+  let description = [{
+    y = m x / (1 − p) in a step, where m is 0 with probability p and else 1, and y = x elsewhere. m is drawn for each
+    element by the step, the block, `salt` and the element's place, so that the op is its own pullback, and gives the
+    same wherever it is computed again. 0 ≤ p < 1.
+  }];
+  let arguments = (ins Tokens:$x, F32Attr:$p, I64Attr:$salt);
+  let results = (outs Tokens:$result);
+  let hasVerifier = 1;
+}
+
 def NN_SplitOp : NN_KernelOp<"split", [Differentiable]> {
   let summary = "Parts of the features, in order";
   let description = [{

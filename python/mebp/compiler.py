@@ -22,12 +22,14 @@ class LoRA:
 
     targets: "all-linear" (as in PEFT: every one but lm_head), or module names such as ["q_proj", "lm_head"].
     rslora: W + alpha / sqrt(rank) * B A instead, as with PEFT's use_rslora.
+    dropout: the share of what A reads that each step zeroes, from 0 to below 1; the rest is divided by 1 - dropout.
     """
 
     rank: int = 8
     alpha: float = 16
     targets: str | Sequence[str] = "all-linear"
     rslora: bool = False
+    dropout: float = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -139,6 +141,7 @@ def compile(
         "lora_rank": lora and lora.rank,
         "lora_alpha": lora and lora.alpha,
         "rslora": lora and lora.rslora,
+        "lora_dropout": (lora and lora.dropout) or None,
         "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
         **remote_options(adapter),
         "train": train,

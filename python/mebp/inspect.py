@@ -43,8 +43,14 @@ def describe_trained(description: dict) -> str:
         return f"{title} of ranks {down} down and {up} up, {on}"
     if lora["rank"]:
         values = any(trained["name"] == "value_head.weight" for trained in description["trainables"])
-        return f"LoRA of rank {lora['rank']}, {_scale(lora)}, {on}{' and a value head' if values else ''}"
+        drops = f", dropout {share:g}" if (share := dropout_of(description)) else ""
+        return f"LoRA of rank {lora['rank']}, {_scale(lora)}{drops}, {on}{' and a value head' if values else ''}"
     return f"{len(description['trainables'])} of the model's own tensors"
+
+
+def dropout_of(description: dict) -> float:
+    """The share of what adapters read that a step zeroes."""
+    return description["model"]["lora"].get("dropout", 0)
 
 
 def adapted_layers(description: dict) -> tuple[int, int]:

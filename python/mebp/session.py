@@ -240,7 +240,7 @@ class Session(Sequences):
     def loss_and_gradients(
         self, input_ids: object, labels: object, starts: object = None
     ) -> tuple[float, dict[str, np.ndarray]]:
-        """The loss and its gradient by every trainable; nothing is changed.
+        """The loss and its gradient by every trainable, without the dropout that steps have; nothing is changed.
 
         Gradients are {PEFT key: float32 array} of the shapes of trainables(): lora_A [rank, in], lora_B [out, rank]; or
         {the model's own name: float32 array} where its own weights are trained.

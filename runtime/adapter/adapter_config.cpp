@@ -96,7 +96,7 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"revision", commit.empty() ? Json() : Json(commit)},
                  {"r", lora.rank()},
                  {"lora_alpha", whole ? Json(static_cast<int64_t>(alpha)) : Json(alpha)},
-                 {"lora_dropout", 0.0},
+                 {"lora_dropout", decimalOf(lora.dropout())},
                  {"bias", "none"},
                  {"target_modules", targetModules(bundle.model())},
                  {"fan_in_fan_out", hasTransposedTarget(bundle)},

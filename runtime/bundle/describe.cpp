@@ -10,6 +10,7 @@
 #include "format/tasks.h"
 #include "runtime/bundle/describe_program.h"
 #include "runtime/bundle/enum_names.h"
+#include "runtime/core/decimal.h"
 
 namespace mebp {
 
@@ -40,6 +41,7 @@ static Json describeModel(const format::Model &model) {
            {{"rank", model.lora().rank()},
             {"alpha", model.lora().alpha()},
             {"rslora_alpha", model.lora().rslora_alpha()},
+            {"dropout", decimalOf(model.lora().dropout())},
             {"target_modules", model.lora().target_modules()},
             {"target_parameters", model.lora().target_parameters()},
             {"seed", seedOf(model)}}}};

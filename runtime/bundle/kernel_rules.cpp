@@ -45,6 +45,12 @@ static Status checkGroups(const KernelShape &shape) {
   return Status();
 }
 
+static Status checkDropout(const KernelShape &shape) {
+  if (shape.attributes.p >= 0 && shape.attributes.p < 1)
+    return Status();
+  return wrong(shape, "has a p that is not from 0 to below 1");
+}
+
 static Status checkRotary(const KernelShape &shape) {
   const Attributes &attributes = shape.attributes;
   if (attributes.headDim <= 0 || shape['F'] % attributes.headDim != 0)
@@ -213,6 +219,8 @@ Status checkRule(const KernelShape &shape, const format::KernelSignature &signat
     return checkRates(shape);
   case format::Rule::Delta:
     return checkDelta(shape);
+  case format::Rule::Dropout:
+    return checkDropout(shape);
   }
   return Status();
 }

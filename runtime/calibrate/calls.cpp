@@ -193,7 +193,7 @@ private:
     add(rows, "bias_gradient", "", {full()}, {sum(1)});
     constexpr int64_t headDim = 64;
     add(rows, "rope", "", {full()}, {out()}, {{"head_dim", headDim}, {"frequencies", 0, frequenciesOf(headDim)}});
-    for (const char *unary : {"scale", "split", "concat", "repeat", "repeat_gradient"})
+    for (const char *unary : {"scale", "dropout", "split", "concat", "repeat", "repeat_gradient"})
       add(rows, unary, "", {full()}, {out()});
     // Once each: what they take does not depend on their attributes.
     std::string timed;

@@ -35,6 +35,8 @@ struct Attributes {
   int32_t bestOfGroup = 1;
   float threshold = 0.0f;
   float softcap = 0.0f; // 0: none
+  float p = 0.0f;       // of dropout, the share that is zeroed
+  int32_t salt = 0;     // of dropout, which one of its block's it is
   float shift = -0.0f;  // added to a number, it changes not even the sign of a zero
   float lower = -std::numeric_limits<float>::infinity(), upper = std::numeric_limits<float>::infinity();
   bool inverse = false;

@@ -13,6 +13,7 @@
 #include "runtime/core/cancellation.h"
 #include "runtime/core/status.h"
 #include "runtime/core/workers.h"
+#include "runtime/exec/dropout.h"
 
 namespace mebp {
 
@@ -62,6 +63,7 @@ struct Run {
   int64_t sequence = 0;
   int64_t position = 0;         // of each item's first token; what a program keeps in a state lies before it
   float logitScale = 1;         // logits are multiplied with it before their softmax: 1 / temperature
+  Dropout dropout;              // of a step
   bool isDecoding = false;      // of text: each row has the bits that it has alone, maybe others than in a prompt
   Observer *observer = nullptr; // null: nobody asks; else the run is done when it is enqueued
   const Cancellation *cancellation = nullptr; // null: nobody may end it

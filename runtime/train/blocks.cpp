@@ -84,6 +84,8 @@ Status Blocks::enqueue(const BoundProgram &program, LiveShape live, uint32_t pos
   run.sequence = live.sequence;
   run.position = position;
   run.logitScale = live.logitScale;
+  run.dropout = live.dropout;
+  run.dropout.key = format::randomBits(live.dropout.key, 0, program.block);
   run.isDecoding = program.use->is(format::Generates) && (live.sequence == 1 || live.isDraft);
   run.cancellation = cancellation;
   SessionObserver observer;
@@ -133,7 +135,7 @@ Status Blocks::runInto(float *out, uint64_t row, LiveShape live, BoundProgram &b
 Status Blocks::runHead(std::string_view program, uint64_t rows, float logitScale) {
   if (Status status = enter({head(), MEBP_FORWARD}, count()); !status.ok())
     return status;
-  return run(of(head(), program), {1, static_cast<uint32_t>(rows), false, logitScale});
+  return run(of(head(), program), {1, static_cast<uint32_t>(rows), false, logitScale, {}});
 }
 
 Status Blocks::forward(uint32_t block, LiveShape live) {

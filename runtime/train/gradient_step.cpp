@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/lookup.h"
 #include "runtime/train/finite.h"
 
 namespace mebp {
@@ -79,6 +80,9 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
   GradientSink &sink = isLast ? static_cast<GradientSink &>(offering) : applied;
   if (Status status = Engine::takeAgain(own, batches, index); !status.ok() || own.labels == 0)
     return status;
+  own.live.dropout = dropout;
+  for (uint32_t earlier = 0; earlier < index; ++earlier)
+    own.live.dropout.firstSample += batches[earlier].batch;
   own.place = engine.flight.lineUp();
   if (Status status = own.runForwardForBackward(); !status.ok())
     return status;
@@ -183,6 +187,8 @@ Status GradientStep::runTwice(const Batches &batches, double &loss, double &squa
 }
 
 Status GradientStep::run(const Batches &batches, double &loss, double &squaredNorm) {
+  const uint64_t seed = seedOf(engine.content().model());
+  dropout = {true, format::randomBits(seed, 3, engine.trainables.stepsDone()), 0};
   if (engine.lane().gradients.areKept()) {
     KeepSink keep;
     if (Status status = runBatches(batches, keep, engine.trainables.isRefreshDue(), loss); !status.ok())
@@ -204,6 +210,7 @@ Status GradientStep::run(const Batches &batches, double &loss, double &squaredNo
 }
 
 Status GradientStep::keep(const Batches &batches, double &loss) {
+  dropout = {};
   KeepSink keep;
   Status status = runBatches(batches, keep, engine.trainables.isRefreshDue(), loss);
   engine.held.gradients = status.ok();

@@ -41,6 +41,7 @@ private:
 
   Engine &engine;
   SubspaceSearch &search;
+  Dropout dropout;             // of the step that runs; off where gradients are the caller's
   std::vector<double> tiles;   // of all gradients, where the caller is told of their norm
   std::vector<double> squares; // of each trainable's gradient, where it is computed twice or offered
 };

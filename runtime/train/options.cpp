@@ -93,6 +93,15 @@ static Status checkInFlight(const format::Bundle &bundle, const mebp_session_opt
   return Status();
 }
 
+// MeZO's two losses have to be of one model.
+static Status checkDropout(const format::Bundle &bundle, const mebp_session_options &options) {
+  if (options.optimizer != MEBP_MEZO || options.forward_only || bundle.model().lora().dropout() == 0)
+    return Status();
+  return failure(MEBP_INCOMPATIBLE,
+                 "the bundle has LoRA dropout, which mezo does not take; choose another optimizer, or "
+                 "compile it without --lora-dropout");
+}
+
 static bool ownsAll(const format::Bundle &bundle, const mebp_session_options &options) {
   return !options.owned ||
          std::all_of(options.owned, options.owned + bundle.trainables_size(), [](bool isOwned) { return isOwned; });
@@ -171,6 +180,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (followed.pending_gradients && !followed.accumulate)
     return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
                                           "too, or leave it out");
+  if (Status status = checkDropout(bundle, followed); !status.ok())
+    return status;
   if (Status status = checkValueAdapter(bundle, followed); !status.ok())
     return status;
   if (Status status = checkInFlight(bundle, followed); !status.ok())

@@ -199,6 +199,7 @@ TEST(BackendKernels, Elementwise) {
   expectAgreementInBoth({"multiply", {rows(37), rows(37)}, {rows(37)}});
   expectAgreementInBoth({"scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}}});
   expectAgreementInBoth({"scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}, {"shift", 1.5}}});
+  expectAgreementInBoth({"dropout", {rows(37)}, {rows(37)}, {{"p", 0.25}, {"salt", 3}}});
   expectAgreementInBoth({"split", {rows(37)}, {rows(5), rows(1), rows(31)}});
   expectAgreementInBoth({"concat", {rows(5), rows(1), rows(31)}, {rows(37)}});
   expectAgreementInBoth({"split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}}});

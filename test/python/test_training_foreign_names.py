@@ -33,7 +33,12 @@ def dashed(name):
         ("train --hub_token t", "the token of hf auth login is taken, or HF_TOKEN"),
         ("train --iters 4", "did you mean --steps?"),
         ("train --fp16", "activations are bf16, or f32 with --precision f32"),
-        ("train --lora_dropout 0.1", "adapters have no dropout here"),
+        ("train --lora_dropout 0.1", "did you mean --lora-dropout?"),
+        ("train --dropout 0.1", "did you mean --lora-dropout?"),
+        (
+            "train --disable-dropout",
+            "dropout is what --lora-dropout says, and none where probabilities are compared",
+        ),
         ("train --train_on_inputs", "--loss-on all learns prompts, too"),
         (
             "train --mask_history",

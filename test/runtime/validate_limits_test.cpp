@@ -154,6 +154,19 @@ TEST(ValidateLimits, WhatIsNearIsNoFurtherThanTheLargestItself) {
             "program 'layer.forward': step 1: 'route' has a threshold below 0");
 }
 
+format::Program dropping(double p) {
+  return forwardWith([&](ProgramBuilder &b) {
+    b.kernel("dropout", {filled(b, b.tokens(4))}, {b.tokens(4)}, {{"p", p}, {"salt", 1}});
+  });
+}
+
+TEST(ValidateLimits, DropoutKeepsSomething) {
+  EXPECT_EQ(refusalOf(dropping(0), false, MEBP_OK), "");
+  for (double p : {1.0, -0.25})
+    EXPECT_EQ(refusalOf(dropping(p), false, MEBP_CORRUPT),
+              "program 'layer.forward': step 1: 'dropout' has a p that is not from 0 to below 1");
+}
+
 format::Program repeating(uint64_t columns) {
   return forwardWith([&](ProgramBuilder &b) { b.kernel("repeat", {filled(b, b.tokens(8))}, {b.tokens(columns)}); });
 }

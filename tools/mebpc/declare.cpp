@@ -88,6 +88,7 @@ void declareTrained(CLI::App &app, Options &options, Texts &texts) {
   addShared(app, "lora-rank", options.lora.rank)->capture_default_str();
   addShared(app, "lora-alpha", options.lora.alpha)->capture_default_str();
   addShared(app, "rslora", options.lora.isRankStabilized);
+  addShared(app, "lora-dropout", options.lora.dropout)->capture_default_str();
   addShared(app, "lora-targets", options.lora.targets)->delimiter(',')->capture_default_str();
 }
 

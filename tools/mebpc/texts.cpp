@@ -115,6 +115,8 @@ void readTexts(const Texts &texts, Compilation &out) {
     storage.embeddings = storage.matrices;
   if (!std::isfinite(lora.alpha) || lora.alpha == 0.0)
     throw OptionError("--lora-alpha " + std::to_string(lora.alpha) + ": give a finite number that is not 0");
+  if (!(lora.dropout >= 0 && static_cast<float>(lora.dropout) < 1))
+    throw OptionError("--lora-dropout " + std::to_string(lora.dropout) + ": give a number from 0 to below 1");
   if (training.threads == 0)
     training.threads = std::max(1u, std::thread::hardware_concurrency());
   training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);

@@ -61,6 +61,7 @@ _SAME = (
     ("lora-rank", "lora_r r rank lora_dim lora_rank"),
     ("lora-alpha", "alpha lora_scale"),
     ("rslora", "use_rslora rs_lora use_rs_lora peft_use_rslora rank_stabilized"),
+    ("lora-dropout", "dropout"),
     ("lora-targets",
      "target_modules lora_target_modules lora_target lora_modules lora_keys target_parameters "
      "lora_target_parameters lora_target_linear"),
@@ -139,7 +140,7 @@ _INSTEAD = (
     ("every layer is adapted; --lora-targets chooses layers by their names",
      "num_layers lora_layers num_lora_layers layers_to_transform layers_pattern finetune_language_layers "
      "finetune_attention_modules finetune_mlp_modules"),
-    ("adapters have no dropout here", "lora_dropout dropout disable_dropout"),
+    ("dropout is what --lora-dropout says, and none where probabilities are compared", "disable_dropout"),
     ("adapters have no biases here", "bias lora_bias"),
     ("there is no DoRA here; --adapter-kind has the kinds of adapters", "use_dora dora"),
     ("A is drawn by --seed and B is zero", "init_lora_weights use_loftq loftq_config pissa_init"),

@@ -370,7 +370,7 @@ class _Run:
         )
         notes = [] if resumed else [*self.chosen, *schedule_notes(self.total, options.schedule)]
         notes += warmup_notes(self.total, options.lr, options.warmup)
-        for note in chain(notes, self.objective.begin(session)):
+        for note in chain(notes, self.objective.notes_on_dropout(), self.objective.begin(session)):
             reporter.say(note)
         if options.connect:
             reporter.say(exposure(inspect(options.bundle), options.connect))

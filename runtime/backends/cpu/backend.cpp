@@ -81,6 +81,7 @@ public:
     }
     cpu::Context context = machine->contextOf(run.sequence, run.position, run.isDecoding);
     context.logitScale = run.logitScale;
+    context.dropout = run.dropout;
     bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }

@@ -22,9 +22,10 @@ struct Window {
 // What of the step a graph is made for.
 struct Live {
   int batch = 0, sequence = 0;
-  Start position;        // of each item's first token
-  float logitScale = 1;  // Run::logitScale
-  int keptPositions = 0; // at least so many are in a state after the step, of those that it has room for
+  Start position;               // of each item's first token
+  float logitScale = 1;         // Run::logitScale
+  std::optional<array> dropout; // Run::dropout: key and first sample; none: it is off
+  int keptPositions = 0;        // at least so many are in a state after the step, of those that it has room for
 };
 
 // Operands and results in docs/kernels.md's order; an absent operand is null, an absent result has no rows.

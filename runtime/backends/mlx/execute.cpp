@@ -250,6 +250,7 @@ private:
       values[stage.results[i]] = Value{outputs[i], sizes.valueAt(stage.results[i]).element(), outputs[i].shape(1)};
   }
 
+  bool drops(const Stage &stage) const { return stage.drops && run.dropout.isOn; }
   bool isMadeForPlaces(const Stage &stage) const { return stage.isMadeForPlaces && live.batch > 1; }
 
   std::vector<array> nodesOf(Stage &stage) {
@@ -278,6 +279,10 @@ private:
     }
     if (moves)
       inputs.push_back(memory.number(static_cast<int>(run.position)));
+    if (drops(stage)) {
+      key.push_back(1);
+      inputs.push_back(array({run.dropout.key, run.dropout.firstSample}));
+    }
     auto known = stage.graphs.find(key);
     if (known == stage.graphs.end()) {
       constexpr size_t most = 64; // texts of many lengths
@@ -312,6 +317,8 @@ private:
     Live of = live;
     if (moves)
       of.position = Start{0, *next++};
+    if (drops(stage))
+      of.dropout = *next++;
     Description(stage, sizes, of, prepared.routes, starts, described).run();
     std::vector<array> results;
     for (uint32_t index : stage.results) // row after row, as the host has them

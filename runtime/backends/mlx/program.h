@@ -34,6 +34,7 @@ struct Stage {
   std::vector<uint32_t> within;  // loops, the outermost first
   // Rows of several items in one trip: which keys they see is another graph for each trip.
   bool isMadeForPlaces = false;
+  bool drops = false; // takes the step's key, where dropout is on
   const PreparedStep *loop = nullptr;
   std::vector<Stage> body;
   std::map<std::vector<int>, Graph> graphs; // by all sizes that decide about shapes

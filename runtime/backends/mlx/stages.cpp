@@ -58,8 +58,10 @@ private:
           reads.insert(value);
       });
       forEachMade(*step->step, [&](uint32_t value) { made.insert(value); });
-      if (step->step->has_kernel())
-        stage.isMadeForPlaces |= seesKeysOfItems(step->step->kernel());
+      if (!step->step->has_kernel())
+        continue;
+      stage.isMadeForPlaces |= seesKeysOfItems(step->step->kernel());
+      stage.drops |= step->step->kernel().name() == "dropout";
     }
     stage.reads.assign(reads.begin(), reads.end());
     std::set_difference(made.begin(), made.end(), dead.begin(), dead.end(), std::back_inserter(stage.results));

@@ -262,6 +262,7 @@ private:
     addBoth("multiply", {rows(37), rows(37)}, {rows(37)});
     addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", -0.7}});
     addBoth("scale", {rows(37)}, {rows(37)}, {{"alpha", 0.5}, {"shift", 1.5}});
+    addBoth("dropout", {rows(37)}, {rows(37)}, {{"p", 0.25}, {"salt", 3}});
     addBoth("split", {rows(37)}, {rows(5), rows(1), rows(31)});
     addBoth("concat", {rows(5), rows(1), rows(31)}, {rows(37)});
     addBoth("split", {rows(36)}, {rows(12), rows(3), rows(21)}, {{"groups", 3}});

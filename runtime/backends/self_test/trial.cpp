@@ -144,6 +144,7 @@ Result<Results> Trial::run(Backend &backend) const {
   run.batch = call.batch;
   run.sequence = call.sequence;
   run.position = call.position;
+  run.dropout = {true, 7, 0};
   Status status = backend.enqueue(0, run);
   if (status.ok())
     status = backend.wait();

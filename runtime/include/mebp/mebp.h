@@ -357,7 +357,7 @@ mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error);
-/* Needs options.return_gradients. Leaves parameters alone; read the gradients with mebp_session_read_gradient. */
+/* Needs options.return_gradients. Changes nothing, has no dropout; read them with mebp_session_read_gradient. */
 mebp_code mebp_session_gradients(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                                  uint32_t sequence, double *loss, mebp_error *error);
 /* Forward, backward and the update. Where this fails, nothing has changed: no parameter, no optimizer state, no count.

@@ -5,6 +5,7 @@
 // RUN: not mebp-opt %t/model.mlir --mebp-add-lora="rank=5 targets=up" 2>&1 | FileCheck %s --check-prefix=RANK
 // RUN: not mebp-opt %t/model.mlir --mebp-add-lora="rank=2 targets=up,q_proj" 2>&1 | FileCheck %s --check-prefix=UNMATCHED
 // RUN: not mebp-opt %t/model.mlir --mebp-add-lora="rank=2 targets=own" 2>&1 | FileCheck %s --check-prefix=PART
+// RUN: not mebp-opt %t/model.mlir --mebp-add-lora="rank=2 targets=lm_head dropout=0.1" 2>&1 | FileCheck %s --check-prefix=HEAD
 // RUN: not mebp-opt %t/twice.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not mebp-opt %t/none.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not mebp-opt %t/missing.mlir --mebp-add-lora="rank=2 targets=all-linear" 2>&1 | FileCheck %s --check-prefix=MISSING
@@ -15,6 +16,7 @@
 // UNMATCHED: error: --lora-targets: 'q_proj' matches no linear layer; there are up, down, lm_head (the head)
 // A target is a whole name or ends one after a dot, as in PEFT.
 // PART: error: --lora-targets: 'own' matches no linear layer; there are up, down, lm_head (the head)
+// HEAD: error: --lora-dropout does not reach 'lm_head', which is the head; leave it out of --lora-targets, or leave out --lora-dropout
 // TWICE: error: --lora-targets: 'layers.0.up' is used in several places, which would need one adapter for all of them; leave it out
 // NONE: error: --lora-targets: 'all-linear' matches no linear layer; there are lm_head (the head)
 // MISSING: error: 'train.block' op has no function 'forward'

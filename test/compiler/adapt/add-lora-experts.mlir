@@ -3,6 +3,8 @@
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 alpha=8 targets=experts.up,gate.weight" | FileCheck %s --check-prefixes=ONE
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=all-linear" | FileCheck %s --check-prefixes=LINEAR
 // RUN: not mebp-opt %s --mebp-add-lora="rank=2 targets=up" 2>&1 | FileCheck %s --check-prefixes=MODULE
+// RUN: not mebp-opt %s --mebp-add-lora="rank=2 targets=experts.up dropout=0.1" 2>&1 | FileCheck %s --check-prefixes=DROPOUT
+// RUN: not mebp-opt %s --mebp-add-lora="rank=2 targets=gate.weight dropout=0.1" 2>&1 | FileCheck %s --check-prefixes=ROUTER
 
 // PEFT's target_parameters: the router's weight and both of the experts'. A has the rows of one expert after those of
 // another, B one expert in every third column.
@@ -32,6 +34,10 @@
 
 // A parameter is named with its module, as other modules have layers of that name.
 // MODULE: --lora-targets: 'up' matches no linear layer; there are gate.weight, experts.up, experts.down, out
+
+// PEFT refuses it there, too.
+// DROPOUT: error: --lora-dropout does not reach 'layers.0.experts', which is of experts or their router; leave it out of --lora-targets, or leave out --lora-dropout
+// ROUTER: error: --lora-dropout does not reach 'layers.0.gate', which is of experts or their router; leave it out of
 
 !x = tensor<?x?x4xf32, #nn.tokens>
 !j = tensor<?x?x2xf32, #nn.tokens>

@@ -5,6 +5,7 @@
 // RUN: mebp-opt %s --mebp-add-lora="rank=4 targets=down" | FileCheck %s --check-prefixes=RANK4
 // RUN: mebp-opt %s --mebp-add-lora="rank=4 alpha=8 rslora targets=down" | FileCheck %s --check-prefixes=ROOT
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 alpha=8 targets=table,up" | FileCheck %s --check-prefixes=HEAD
+// RUN: mebp-opt %s --mebp-add-lora="rank=2 alpha=8 targets=all-linear dropout=0.25" | FileCheck %s --check-prefixes=DROPOUT
 
 // PEFT's keys, shapes and initial values: A is uniform in +-1/sqrt(inputs), B is 0.
 // ALL: module attributes {mebp.lora = {alpha = 8.000000e+00 : f32, rank = 2 : i64, target_modules = ["up", "down"]}}
@@ -65,6 +66,18 @@
 // HEAD: func.func private @head.forward(
 // HEAD: %[[LOW:.*]] = nn.linear({{.*}}) {alpha = 4.000000e+00 : f32} : {{.*}} -> tensor<?x?x50xf32, #nn.tokens>
 // HEAD-NEXT: nn.linear({{.*}} addend %[[LOW]])
+
+// A alone reads dropout(x). Those of a block have numbers, which begin again in the next.
+// DROPOUT: module attributes {mebp.lora = {alpha = 8.000000e+00 : f32, dropout = 2.500000e-01 : f32, rank = 2 : i64,
+// DROPOUT: func.func private @layers.0.forward(%[[X:[^:]*]]:
+// DROPOUT-NEXT: %[[D:.*]] = nn.dropout(%[[X]]) {p = 2.500000e-01 : f32, salt = 0 : i64}
+// DROPOUT-NEXT: %[[H:.*]] = nn.linear(%[[D]],
+// DROPOUT-NEXT: %[[LOW:.*]] = nn.linear(%[[H]],
+// DROPOUT-NEXT: nn.linear(%[[X]], {{.*}} addend %[[LOW]])
+// DROPOUT-NEXT: %[[S:.*]] = nn.silu(
+// DROPOUT-NEXT: nn.dropout(%[[S]]) {p = 2.500000e-01 : f32, salt = 1 : i64}
+// DROPOUT: func.func private @layers.1.forward(
+// DROPOUT-NEXT: nn.dropout(%{{.*}}) {p = 2.500000e-01 : f32, salt = 0 : i64}
 
 // The head is not among all linear layers, tied or not.
 // CHECK-NOT: lora

@@ -325,3 +325,14 @@ func.func private @recurrence.forward(%x: !x {train.port = #train.port<flow, "hi
 // CHECK: %{{.*}}, %{{.*}}, %[[MARKS:.*]] = nn.gated_delta(%[[X:[^ ,]*]], %[[X]], %[[X]], %[[G]], %[[B:[^ ,)]*]])
 // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]], %[[DG:.*]], %[[DB:.*]], %{{.*}} = nn.gated_delta_gradient(%[[X]], %[[X]], %[[X]], %[[G]], %[[B]], %[[MARKS]], %{{.*}}) {heads = 2 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32}
 // CHECK: nn.softplus_gradient(%[[A]], %[[DG]] bias %[[RATE]] rate %[[RATE]])
+
+train.block layer @dropout parameters () programs {forward = @dropout.forward}
+func.func private @dropout.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %y = nn.dropout(%x) {p = 0.25 : f32, salt = 3 : i64} : (!x) -> !x
+  return %y : !x
+}
+// The same mask, of the cotangent.
+// CHECK-LABEL: func.func private @dropout.backward(
+// CHECK-SAME: %[[DY:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden.cotangent">}
+// CHECK-NEXT: %[[DX:.*]] = nn.dropout(%[[DY]]) {p = 2.500000e-01 : f32, salt = 3 : i64}
+// CHECK-NEXT: return %[[DX]]

@@ -88,3 +88,21 @@ func.func @f(%x: !x, %lse: !lse) {
   %0:3 = nn.attention_gradient(%x, %x, %x, %x, %lse, %x) {heads = 1 : i64, kv_heads = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>, scale = 1.0 : f32, slopes = array<f32: 0x7F800000>} : (!x, !x, !x, !x, !lse, !x) -> (!x, !x, !x)
   return
 }
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.dropout' op has a p of 1.000000e+00; a number from 0 to below 1 is needed}}
+  %0 = nn.dropout(%x) {p = 1.0 : f32, salt = 0 : i64} : (!x) -> !x
+  return
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #nn.tokens>
+func.func @f(%x: !x) {
+  // expected-error @below {{'nn.dropout' op has a p of -5.000000e-01; a number from 0 to below 1 is needed}}
+  %0 = nn.dropout(%x) {p = -0.5 : f32, salt = 0 : i64} : (!x) -> !x
+  return
+}

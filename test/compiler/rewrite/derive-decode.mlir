@@ -56,6 +56,18 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
   return %q : !x
 }
 
+// Text has no dropout.
+// CHECK: func.func private @dropping.decode(%[[X:[^:]*]]:
+// CHECK-NOT: nn.dropout
+// CHECK: nn.linear(%[[X]],
+train.block layer @dropping parameters ("w" = @w) programs {forward = @dropping.forward}
+func.func private @dropping.forward(%x: !x {train.port = #train.port<flow, "hidden">},
+    %w: !w {train.port = #train.port<parameter, "w">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
+  %d = nn.dropout(%x) {p = 0.5 : f32, salt = 0 : i64} : (!x) -> !x
+  %y = nn.linear(%d, %w) : (!x, !w) -> !x
+  return %y : !x
+}
+
 // The head gives logits for one row of each sequence.
 // CHECK: func.func private @head.decode_logits(
 // CHECK-SAME: train.rows = 2

@@ -39,3 +39,28 @@ func.func @as_wide(%x: !x, %w: !w) -> !x {
   %z = nn.add(%s, %y) : (!x, !x) -> !x
   return %z : !x
 }
+
+// What dropout gives is made again for each op that makes little of it, and is not there in between.
+// CHECK-LABEL: func.func @dropout(
+// CHECK-SAME: %[[X:.*]]: tensor<?x?x16xf32, #nn.tokens>, %[[DY:.*]]: tensor<?x?x16xf32, #nn.tokens>,
+// CHECK-NEXT: %[[FIRST:.*]] = nn.dropout(%[[X]]) {p = 2.500000e-01 : f32, salt = 0 : i64}
+// CHECK-NEXT: %[[H:.*]] = nn.linear(%[[FIRST]],
+// CHECK-NEXT: %[[DH:.*]] = nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32, #nn.tokens>, tensor<16x2xf32>)
+// CHECK-NEXT: %[[SECOND:.*]] = nn.dropout(%[[X]]) {p = 2.500000e-01 : f32, salt = 0 : i64}
+// CHECK-NEXT: nn.linear_weight_gradient(%[[DH]], %[[SECOND]])
+// CHECK-NEXT: nn.linear_weight_gradient(%[[DY]], %[[H]])
+// CHECK-NEXT: nn.linear_input_gradient(%[[DY]], %{{.*}}) : (tensor<?x?x16xf32, #nn.tokens>, tensor<16x16xf32>)
+// CHECK-NEXT: nn.linear_input_gradient(%[[DH]],
+// CHECK-NEXT: nn.dropout(
+// CHECK-NOT: nn.dropout(
+func.func @dropout(%x: !x, %dy: !x, %w: !w, %a: !a, %b: !b) -> (!x, !x, !a, !b) {
+  %d = nn.dropout(%x) {p = 0.25 : f32, salt = 0 : i64} : (!x) -> !x
+  %base = nn.linear_input_gradient(%dy, %w) : (!x, !w) -> !x
+  %h = nn.linear(%d, %a) : (!x, !a) -> !h
+  %dh = nn.linear_input_gradient(%dy, %b) : (!x, !b) -> !h
+  %da = nn.linear_weight_gradient(%dh, %d) : (!h, !x) -> !a
+  %db = nn.linear_weight_gradient(%dy, %h) : (!x, !h) -> !b
+  %dd = nn.linear_input_gradient(%dh, %a) : (!h, !a) -> !x
+  %dx = nn.dropout(%dd) {p = 0.25 : f32, salt = 0 : i64} : (!x) -> !x
+  return %base, %dx, %da, %db : !x, !x, !a, !b
+}

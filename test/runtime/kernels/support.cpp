@@ -192,6 +192,7 @@ std::vector<Value> run(CallSpec spec, InstructionSet set, int threads, const Bf1
     results.push_back(sharedOf(i) < 0 ? spec.results[i].tensor() : operands[sharedOf(i)]);
 
   Context context = machineOf(set, threads).contextOf(spec.sequence, spec.position, spec.isDecoding);
+  context.dropout = spec.dropout;
   if (products)
     context.bf16 = products;
   Kernel kernel = findKernel(spec.name, set);

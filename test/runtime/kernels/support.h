@@ -58,6 +58,7 @@ struct CallSpec {
   std::vector<int> shared = {}; // for each result the operand whose memory it has, or -1; missing means -1
   int64_t position = 0;         // of each sequence's first token
   bool isDecoding = false;
+  mebp::Dropout dropout = {};
 };
 
 // What a kernel reads of these attributes.

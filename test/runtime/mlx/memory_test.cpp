@@ -129,6 +129,7 @@ private:
     add("add", {x, x}, {x});
     add("multiply", {x, x}, {x});
     add("scale", {x}, {x}, {{"alpha", -0.7}});
+    add("dropout", {x}, {x}, {{"p", 0.25}});
     add("split", {x}, {rows(512), rows(512)});
     add("concat", {rows(512), rows(512)}, {x});
     add("repeat", {rows(64)}, {x});

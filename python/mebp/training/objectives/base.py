@@ -10,7 +10,7 @@ from types import MappingProxyType
 from mebp.compile_options import flag
 from mebp.data.sources import Source
 from mebp.errors import Error
-from mebp.inspect import inspect
+from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
 from mebp.tokenizer import Tokenizer
@@ -134,6 +134,15 @@ class Objective(ABC):
     def step(self, session: Session, number: int) -> Step | None:
         """The step after `number` others; None where `stop()` became true before anything was changed. Raises
         mebp.Error where it fails."""
+
+    drops = False  # whether its steps have the bundle's dropout, or compare probabilities
+
+    def notes_on_dropout(self) -> Sequence[str]:
+        """What to say where the bundle has dropout, and steps have none."""
+        name, share = self.options.objective, dropout_of(inspect(self.options.bundle))
+        if self.drops or not share:
+            return ()
+        return (f"--objective {name} compares probabilities, without the bundle's LoRA dropout of {share:g}",)
 
     step_is_planned = False  # whether the plan predicts a step's time
 

@@ -11,6 +11,7 @@ from mebp.data import Dataset
 from mebp.data.masking import MaskedText
 from mebp.data.sources import Source, told
 from mebp.errors import Error
+from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
@@ -32,7 +33,7 @@ def told_mix(data: Dataset) -> str:
 class OfRows(Objective):
     counts = "token"  # what a loss is a mean over
     held_in = "sample"  # what is held out
-    cuts_samples = step_is_planned = True
+    cuts_samples = step_is_planned = drops = True
     data: Dataset | MaskedText  # that is trained on
     measured: Mapping[str, Dataset]  # by "eval" and "test"
 
@@ -99,7 +100,8 @@ class OfRows(Objective):
     def _losses_by_source(self, session: Session, number: int, batches: Batches) -> Callable[[float], dict[str, float]]:
         """The loss of each source in a step, before its update, once the loss of the whole step is known.
 
-        All are measured but that of the source with the most labels, which is what is left of the whole.
+        All are measured but that of the source with the most labels, which is what is left of the whole. With dropout,
+        which is of steps alone, that one is measured, too.
         """
         data = self._whole
         if data.mix is None:
@@ -110,16 +112,18 @@ class OfRows(Objective):
         shift = data.rows[0].shift
         counts = np.concatenate([np.count_nonzero(each[:, shift:] != IGNORED_LABEL, axis=1) for each in labels])
         totals = np.bincount(sources, counts, len(names))
-        largest, sums = int(np.argmax(totals)), np.zeros(len(names))
+        left = None if dropout_of(inspect(options.bundle)) else int(np.argmax(totals))
+        sums = np.zeros(len(names))
         for batch, first in enumerate(np.cumsum([0, *(len(each) for each in ids[:-1])])):
             own = sources[first : first + len(ids[batch])]
-            for source in np.unique(own[own != largest]):
+            for source in np.unique(own if left is None else own[own != left]):
                 rows = own == source
                 arrays = [ids[batch][rows], labels[batch][rows], None if starts is None else starts[batch][rows]]
                 sums[source] += session.loss(*arrays) * counts[first : first + len(own)][rows].sum()
 
         def found(whole: float) -> dict[str, float]:
-            sums[largest] = whole * totals.sum() - sums.sum()
+            if left is not None:
+                sums[left] = whole * totals.sum() - sums.sum()
             return {f"loss/{name}": sums[index] / totals[index] for index, name in enumerate(names) if totals[index]}
 
         return found

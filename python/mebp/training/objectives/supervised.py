@@ -8,7 +8,7 @@ from mebp.data.loading import check_counting, check_samples, has_samples, load_m
 from mebp.data.sharing import Sharing
 from mebp.data.sources import Source, told
 from mebp.errors import Error
-from mebp.inspect import inspect
+from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
 from mebp.session_options import takes_losses
 from mebp.tokenizer import Tokenizer
@@ -55,6 +55,11 @@ class Supervised(OfRows):
 
     def __init__(self, options: TrainingOptions, tokenizer: Tokenizer, length: int) -> None:
         super().__init__(options)
+        if options.turn_weights and dropout_of(inspect(options.bundle)):
+            raise Error(
+                f"--turn-weights has no dropout, and {options.bundle} was compiled for some; leave --turn-weights out, "
+                "or compile without --lora-dropout"
+            )
         self.step_is_planned = not options.turn_weights
         sharing = self._sharing()
 

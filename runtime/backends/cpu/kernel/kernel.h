@@ -9,6 +9,7 @@
 #include "format/kernels.h"
 #include "format/storage.h"
 #include "runtime/exec/attributes.h"
+#include "runtime/exec/dropout.h"
 #include "runtime/exec/kernel_table.h"
 
 namespace mebp::cpu {
@@ -50,6 +51,7 @@ struct Context {
   int64_t position = 0;               // of the first of them
   float logitScale = 1;               // Run::logitScale
   bool isDecoding = false;            // Run::isDecoding
+  Dropout dropout;                    // Run::dropout
 };
 
 // Operands and results in docs/kernels.md's order; an absent optional tensor has no data. A kernel reads its sizes

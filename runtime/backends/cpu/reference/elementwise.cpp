@@ -27,6 +27,22 @@ static void scale(const Call &call, const Context &) {
       rowOf(y, n).set(i, call.attributes.alpha * rowOf(x, n)[i] + call.attributes.shift);
 }
 
+static void dropout(const Call &call, const Context &context) {
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const uint32_t threshold = dropoutThreshold(call.attributes.p);
+  const float scale = dropoutScale(call.attributes.p);
+  for (int64_t n = 0; n < y.rows; ++n) {
+    if (!context.dropout.isOn) {
+      copyRow(rowOf(x, n), rowOf(y, n), y.columns);
+      continue;
+    }
+    const Place place = placeOf(x, n, context);
+    const DropoutRow drawn(context.dropout, call.attributes.salt, place.item, place.position);
+    for (int64_t i = 0; i < y.columns; ++i)
+      rowOf(y, n).set(i, rowOf(x, n)[i] * (drawn.bitsOf(i) < threshold ? 0.0f : scale));
+  }
+}
+
 // Calls body(part's row, whole's row, columns) for each part of each group of each row.
 template <typename Body>
 static void forEachPart(const Tensor &whole, const Tensor *parts, size_t count, int64_t groups, const Body &body) {
@@ -76,8 +92,9 @@ static void fill(const Call &call, const Context &) {
 }
 
 constexpr NamedKernel entries[] = {
-    {"add", add},       {"multiply", multiply}, {"scale", scale},   {"split", split},
-    {"concat", concat}, {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient}};
+    {"add", add},        {"multiply", multiply}, {"scale", scale},   {"split", split},
+    {"concat", concat},  {"fill", fill},         {"repeat", repeat}, {"repeat_gradient", repeatGradient},
+    {"dropout", dropout}};
 constexpr KernelTable elementwiseKernels = entries;
 
 } // namespace mebp::cpu::reference

@@ -29,6 +29,38 @@ void Scale(const Call &call, const Context &context) {
   });
 }
 
+// format::randomBits of one index after the other, two floats' lanes each.
+static HWY_INLINE LaneVector<uint32_t> drawBits(uint64_t seed, uint64_t stream, uint64_t index) {
+  const hn::Repartition<uint64_t, FloatTag> d;
+  constexpr uint64_t step = 0x9E3779B97F4A7C15ull;
+  const uint64_t begin = (seed * step ^ (stream + 1) * 0xD1B54A32D192ED03ull) + (index + 1) * step;
+  auto state = hn::Add(hn::Set(d, begin), hn::Mul(hn::Iota(d, 0), hn::Set(d, step)));
+  state = hn::Mul(hn::Xor(state, hn::ShiftRight<30>(state)), hn::Set(d, 0xBF58476D1CE4E5B9ull));
+  state = hn::Mul(hn::Xor(state, hn::ShiftRight<27>(state)), hn::Set(d, 0x94D049BB133111EBull));
+  return hn::BitCast(LaneTag<uint32_t>(), hn::Xor(state, hn::ShiftRight<31>(state)));
+}
+
+void Dropout(const Call &call, const Context &context) {
+  const FloatTag d;
+  const Tensor &x = call.operands[0], &y = call.results[0];
+  const uint32_t threshold = dropoutThreshold(call.attributes.p);
+  const float scale = dropoutScale(call.attributes.p);
+  parallelRows(context, y.rows, y.columns, [&](int64_t row) HWY_ATTR {
+    if (!context.dropout.isOn)
+      return copyRow(rowOf(x, row), rowOf(y, row), y.columns);
+    const Place place = placeOf(x, row, context);
+    const DropoutRow drawn(context.dropout, call.attributes.salt, place.item, place.position);
+    auto body = [&](auto from, auto to) HWY_ATTR {
+      mapRow(to, y.columns, [&](int64_t i, int64_t n) HWY_ATTR {
+        const auto bits = drawBits(drawn.key, drawn.position, static_cast<uint64_t>(i / 2));
+        const auto isZeroed = hn::RebindMask(d, hn::Lt(bits, hn::Set(LaneTag<uint32_t>(), threshold)));
+        return hn::Mul(loadSome(from + i, n), hn::IfThenZeroElse(isZeroed, hn::Set(d, scale)));
+      });
+    };
+    withRows(body, rowOf(x, row), rowOf(y, row));
+  });
+}
+
 void RepeatGradient(const Call &call, const Context &context) {
   const Tensor &dy = call.operands[0], &dx = call.results[0];
   parallelRows(context, dx.rows, dy.columns, [&](int64_t row) HWY_ATTR {
@@ -126,13 +158,15 @@ namespace mebp::cpu::vector {
 HWY_EXPORT(Add);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(Scale);
+HWY_EXPORT(Dropout);
 HWY_EXPORT(Split);
 HWY_EXPORT(Concat);
 HWY_EXPORT(RepeatGradient);
 
-constexpr NamedKernel entries[] = {{"add", MEBP_BEST(Add)},       {"multiply", MEBP_BEST(Multiply)},
-                                   {"scale", MEBP_BEST(Scale)},   {"split", MEBP_BEST(Split)},
-                                   {"concat", MEBP_BEST(Concat)}, {"repeat_gradient", MEBP_BEST(RepeatGradient)}};
+constexpr NamedKernel entries[] = {{"add", MEBP_BEST(Add)},        {"multiply", MEBP_BEST(Multiply)},
+                                   {"scale", MEBP_BEST(Scale)},    {"split", MEBP_BEST(Split)},
+                                   {"concat", MEBP_BEST(Concat)},  {"repeat_gradient", MEBP_BEST(RepeatGradient)},
+                                   {"dropout", MEBP_BEST(Dropout)}};
 constexpr KernelTable elementwiseKernels = entries;
 
 } // namespace mebp::cpu::vector
