@@ -22,6 +22,7 @@ from support import models
 from support.gguf_blocks import BLOCKS, Fill, quantised, random_blocks, rewrite
 from support.llama_cpp import llama_cpp  # noqa: F401
 from support.pipeline import check, compare_gradients
+from support.textmodel import make_tokenizer
 
 MIXTURES = [("Q4_K", "Q5_K", "Q6_K"), ("Q5_0", "Q5_1", "MXFP4", "F16", "BF16"), ("Q4_0", "Q4_1", "Q8_0")]
 ELEMENTS = {"Q4_0": "int4", "Q4_1": "int4", "Q8_0": "int8"}  # of the others as they are called
@@ -35,10 +36,12 @@ TINY = {
 SMALL = TINY | {"hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 8, "num_key_value_heads": 4}
 
 
-def write(folder: Path, **fields: object) -> tuple[torch.nn.Module, Path]:
+def write(folder: Path, with_tokenizer: bool = False, **fields: object) -> tuple[torch.nn.Module, Path]:
     """A Llama, and its GGUF file in f32."""
     model = models.build("llama", **fields)
     models.save(model, folder / "source")
+    if with_tokenizer:
+        make_tokenizer(folder / "source")
     tensors = load_file(folder / "source" / "model.safetensors")
     shapes = {name: values.shape for name, values in tensors.items()}
     ModelWriter(folder / "source", shapes, "f32").write(folder / "f32.gguf", tensors.values(), "tiny")
@@ -63,6 +66,7 @@ def compiled(file: Path, folder: Path, **options: object) -> Path:
 
 def unpacked(file: Path, folder: Path) -> dict[str, np.ndarray]:
     """What the gguf package makes of it, by transformers' names."""
+    folder.mkdir(exist_ok=True)
     unpack_gguf(file, folder / "unpacked")
     return load_file(folder / "unpacked" / "model.safetensors")
 
@@ -200,3 +204,20 @@ def test_another_storage_may_be_asked_for(tiny, tmp_path):
     matrices = {name: storage for name, storage in storages.items() if "proj" in name}
     assert {storage for name, storage in matrices.items() if "v_proj" in name} == {"q4_k"}
     assert {storage for name, storage in matrices.items() if "v_proj" not in name} == {"int8"}
+
+
+@pytest.mark.parametrize("vocabulary", [259, 300], ids=["grown", "rows left"])
+def test_new_tokens_leave_the_others_blocks_alone(vocabulary, tmp_path):
+    _, plain = write(tmp_path, vocab_size=vocabulary, with_tokenizer=True, **TINY)
+    container = read_container(plain)
+    fill = of_kinds(["Q6_K", "Q4_1", "Q4_K"], lambda kind, tensor: quantised(kind, container.values(tensor)))
+    file = rewrite(container, tmp_path / "model.gguf", fill)
+    mebp.export(file, tmp_path / "model.onnx", seq_len=16, train_tokens=["<|tool|>", "<|think|>"])
+    mebp.compile(tmp_path / "model.onnx", tmp_path / "model.mebp", precision="f32")
+    storages, found = elements(tmp_path / "model.mebp"), mebp.Session(tmp_path / "model.mebp").base_weights()
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        assert storages[name] in ("q6_k", "q4_k", "int4"), name
+        values, rows = unpacked(file, tmp_path / name)[name], found[name]
+        assert np.array_equal(rows[:259], values[:259]) and np.array_equal(rows[261:], values[261:])
+        mean = values[:259].astype(np.float64).mean(axis=0).astype(np.float32)
+        assert np.array_equal(rows[259:261], np.stack([mean, mean]))

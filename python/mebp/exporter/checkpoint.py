@@ -6,7 +6,7 @@ import math
 import os
 import reprlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mebp.errors import Error, translate_errors
@@ -34,6 +34,13 @@ class StoredTensor:
     dtype: str
     shape: tuple[int, ...]
     blocks: "StoredTensor | None" = None
+
+    def part(self, begin: int, end: int) -> "StoredTensor":
+        """So many of its rows or, of a stack, of its matrices."""
+        width = self.length // self.shape[0]
+        place = {"offset": self.offset + begin * width, "length": (end - begin) * width}
+        blocks = self.blocks and replace(self.blocks, shape=self.shape).part(begin, end)
+        return replace(self, shape=(end - begin, *self.shape[1:]), blocks=blocks, **place)
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:

@@ -59,19 +59,12 @@ def _published(checkpoint: Mapping[str, StoredTensor], known: _Type) -> Iterator
         if experts and len(tensor.shape) == 3 and 0 < tensor.shape[0] <= _MOST_EXPERTS:
             called = known.names.get(experts[2], experts[2])
             for expert in range(tensor.shape[0]):
-                place = replace(_part(tensor, expert, tensor.shape[0]), shape=tensor.shape[1:])
+                place = replace(tensor.part(expert, expert + 1), shape=tensor.shape[1:])
                 yield f"{experts[1]}.experts.{expert}.{called}.weight", place
         elif known.has_kernels and _is_turned(name, tensor):
             yield name, replace(tensor, shape=(tensor.shape[0], 1, tensor.shape[1]))
         else:
             yield _renamed(name, known), tensor
-
-
-def _part(tensor: StoredTensor, number: int, count: int) -> StoredTensor:
-    """One of so many, which are alike; and of its blocks."""
-    length = tensor.length // count
-    blocks = _part(tensor.blocks, number, count) if tensor.blocks else None
-    return replace(tensor, offset=tensor.offset + number * length, length=length, blocks=blocks)
 
 
 def _is_turned(name: str, tensor: StoredTensor) -> bool:

@@ -8,7 +8,7 @@ but draws nothing beside it. Where the tables have rows left, these are taken.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +16,16 @@ from transformers import PreTrainedModel
 
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
+from mebp.exporter.blocks import with_blocks
 from mebp.exporter.checkpoint import StoredTensor, read_header
 from mebp.exporter.source import Source
 from mebp.exporter.weights import locate
 from mebp.files import read_json
-from mebp.tensor_file import read_stored, write_tensors
+from mebp.tensor_file import read_stored, write_bytes, write_tensors
 from mebp.tensor_names import spellings
 from mebp.tokenizer import Tokenizer
 
-_FILE = "new_tokens.safetensors"
+_FILE, _BLOCKS = "new_tokens.safetensors", "new_tokens.blocks.safetensors"
 _AGAIN = "download it again"
 _FIELDS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 _ROWS = 4096  # of a table that are in memory at once
@@ -90,15 +91,24 @@ class NewTokens:
             values[f"{name}.new"] = np.tile(_mean_row(name, table, self.first), (len(self.texts), 1))
             types[f"{name}.new"] = next(kind for kind, each in ELEMENT_TYPES.items() if each.safetensors == table.dtype)
         write_tensors(scratch / _FILE, {name: each.shape for name, each in values.items()}, values.values(), types)
-        fresh = read_header(scratch / _FILE)
+        fresh = self._with_blocks(read_header(scratch / _FILE), tables, scratch)
         return {
             name: {
-                f"{name}.before": _slice(table, 0, self.first),
+                f"{name}.before": table.part(0, self.first),
                 f"{name}.new": fresh[f"{name}.new"],
-                **({f"{name}.behind": _slice(table, self.end, self.rows)} if self.end < self.rows else {}),
+                **({f"{name}.behind": table.part(self.end, self.rows)} if self.end < self.rows else {}),
             }
             for name, table in tables.items()
         }
+
+    def _with_blocks(
+        self, fresh: dict[str, StoredTensor], tables: Mapping[str, StoredTensor], scratch: Path
+    ) -> dict[str, StoredTensor]:
+        """The new rows, with blocks where a table has some: all zeros, as a bundle stores rows that are trained."""
+        blocks = {f"{name}.new": table.blocks for name, table in tables.items() if table.blocks}
+        sizes = {name: each.length // self.rows * len(self.texts) for name, each in blocks.items()}
+        write_bytes(scratch / _BLOCKS, sizes, (np.zeros(size, np.uint8) for size in sizes.values()))
+        return with_blocks(fresh, {name: each.dtype for name, each in blocks.items()}, scratch / _BLOCKS)
 
     def write(self, folder: Path) -> None:
         """Adds them to the tokenizer in `folder`, and their rows to its config.json. They are no special tokens: a text
@@ -127,16 +137,9 @@ def _write(path: Path, content: Mapping) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _slice(table: StoredTensor, begin: int, end: int) -> StoredTensor:
-    width = table.length // table.shape[0]
-    shape = (end - begin, *table.shape[1:])
-    # In blocks, which the new rows are not, no part of the table is stored.
-    return replace(table, offset=table.offset + begin * width, length=(end - begin) * width, shape=shape, blocks=None)
-
-
 def _mean_row(name: str, table: StoredTensor, rows: int) -> np.ndarray:
     total = np.zeros(table.shape[1])
     for begin in range(0, rows, _ROWS):
-        part = read_stored(name, _slice(table, begin, min(begin + _ROWS, rows)), _AGAIN)
+        part = read_stored(name, table.part(begin, min(begin + _ROWS, rows)), _AGAIN)
         total += part.sum(axis=0, dtype=np.float64)
     return (total / rows).astype(np.float32)
