@@ -113,12 +113,22 @@ inline void unpack(const BlockQ6K &block, int64_t piece, Piece &out) {
   }
 }
 
+// 16 in byte i where bit i is set: eight at a time, each byte with the bit of its place alone, made 0x80 by an
+// addition.
+inline void spreadBits(const uint8_t (&bits)[4], uint8_t (&out)[pieceSize]) {
+  for (int64_t b = 0; b < 4; ++b) {
+    const uint64_t own = bits[b] * 0x0101010101010101u & 0x8040201008040201u;
+    const uint64_t spread = ((own + 0x7F7F7F7F7F7F7F7Fu) & 0x8080808080808080u) >> 3;
+    std::memcpy(out + 8 * b, &spread, sizeof spread);
+  }
+}
+
 template <typename Block> inline void unpackFiveBits(const Block &block, int least, Piece &out) {
-  uint32_t fifth;
-  std::memcpy(&fifth, block.fifth, sizeof fifth);
+  uint8_t fifth[pieceSize];
+  spreadBits(block.fifth, fifth);
   for (int64_t i = 0; i < pieceSize / 2; ++i) {
-    out.codes[i] = static_cast<int8_t>(((block.codes[i] & 15) | (fifth >> i & 1) << 4) + least);
-    out.codes[i + 16] = static_cast<int8_t>(((block.codes[i] >> 4) | (fifth >> (i + 16) & 1) << 4) + least);
+    out.codes[i] = static_cast<int8_t>(((block.codes[i] & 15) | fifth[i]) + least);
+    out.codes[i + 16] = static_cast<int8_t>(((block.codes[i] >> 4) | fifth[i + 16]) + least);
   }
 }
 
