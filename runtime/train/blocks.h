@@ -27,7 +27,7 @@ struct LiveShape {
   uint32_t batch = 0, sequence = 0;
   bool isDraft = false; // of generation: tokens that have the bits of one after the other
   float logitScale = 1; // of the head: 1 / temperature
-  Dropout dropout;      // of a step; its key is that of all blocks
+  Dropout dropout = {}; // of a step; its key is that of all blocks
   uint64_t rows() const { return static_cast<uint64_t>(batch) * sequence; }
 };
 
