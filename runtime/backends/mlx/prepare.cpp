@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "format/kernels.h"
+#include "format/storage.h"
 #include "runtime/backends/mlx/program.h"
 #include "runtime/exec/read_attributes.h"
 
