@@ -6,8 +6,7 @@
 // token is one of them, and is part of what the compiler makes.
 // 1. The table has zeros in place of the rows, so an embedding is W[ids] + S[ids] R, and logits are x Wᵀ + (x Rᵀ) Sᵀ.
 // 2. R is a trainable parameter that begins as the rows that the export has. What is trained are the rows themselves,
-// as
-//    PEFT's trainable_token_indices has them, so reading an adapter again gives the same bits.
+//    as PEFT's trainable_token_indices has them, so reading an adapter again gives the same bits.
 // 3. An embedding that is tied to the head has one R, whose gradient is the sum of both.
 // It comes after LoRA, which would take products with S for layers.
 #include "compiler/adapt/Passes.h"
