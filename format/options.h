@@ -49,8 +49,8 @@ inline constexpr OptionText options[] = {
     // Of a bundle: mebpc's, which `mebp train MODEL` passes on.
     {"precision", "TYPE", "type of the activations: bf16 or f32", "bf16"},
     {"weights", "TYPE",
-     "type of the frozen weights, or file for what the model's own file has (default: int4, but file where that is "
-     "quantised in a way that int4 does not hold): f32, bf16, int8, int4, int4-sym or file"},
+     "type of the frozen weights (default: int4, or file, the model file's own, if that is quantised otherwise): f32, "
+     "bf16, int8, int4, int4-sym or file"},
     {"embedding-weights", "TYPE",
      "type of the embedding and the head (default: int8 with quantised weights, else as --weights)"},
     {"weights-for", "NAMES",
