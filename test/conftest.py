@@ -29,9 +29,10 @@ time.tzset()
 import torch  # noqa: E402
 
 import mebp  # noqa: E402
-from support.exports import begin_session  # noqa: E402
+from support.exports import begin_session, exported  # noqa: E402, F401
 from support.forked import fork_exports  # noqa: E402
 from support.held import pipe  # noqa: E402, F401
+from support.hub import hub  # noqa: E402, F401
 from support.traces import keep_traces  # noqa: E402
 
 assert Path(mebp.__file__).is_relative_to(ROOT), f"{mebp.__file__} is not of {ROOT}"

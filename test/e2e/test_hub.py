@@ -8,12 +8,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import mebp
-from mebp.building import Builder
 from mebp.cli import main
 from mebp.errors import Error
 from mebp.inspect import inspect
 from support import models
-from support.hub import serving, use
 from support.textmodel import TEXT, make_tokenizer
 
 
@@ -26,24 +24,9 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
-        yield hub
-
-
-@pytest.fixture
-def exported(monkeypatch) -> list[str]:
-    """What is exported; in this process, where torch is there already."""
-    asked = []
-
-    def export(self, model, onnx, options):
-        asked.append(model)
-        mebp.export(model, onnx, **options)
-
-    monkeypatch.setattr(Builder, "_export", export)
-    return asked
+def hub(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
+    return hub
 
 
 def another(model, folder):

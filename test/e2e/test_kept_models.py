@@ -13,7 +13,6 @@ from safetensors.numpy import load_file
 
 import mebp
 from mebp.adapters.origin import find_origin
-from mebp.building import Builder
 from mebp.cli import main
 from mebp.data.chat_template import ChatTemplate
 from mebp.data.turn_ends import turn_ends
@@ -25,7 +24,6 @@ from mebp.tokenizer import Tokenizer
 from mebp.training.loop import TrainingRun
 from support import models
 from support.commands import refusal_in_process
-from support.hub import serving, use
 from support.llama_server import llama_server
 from support.ollama_store import USUAL, OllamaStore
 from support.textmodel import TEXT, make_tokenizer
@@ -46,19 +44,6 @@ def file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def exported(monkeypatch) -> list[str]:
-    """What is exported; in this process, where torch is there already."""
-    asked = []
-
-    def export(self, model, onnx, options):
-        asked.append(model)
-        mebp.export(model, onnx, **options)
-
-    monkeypatch.setattr(Builder, "_export", export)
-    return asked
-
-
-@pytest.fixture
 def store(file, exported, tmp_path, monkeypatch) -> OllamaStore:
     (tmp_path / "data.txt").write_text(TEXT)
     monkeypatch.setenv("MEBP_CACHE", str(tmp_path / "cache"))
@@ -69,15 +54,13 @@ def store(file, exported, tmp_path, monkeypatch) -> OllamaStore:
 
 
 @pytest.fixture
-def commit(file, store, tmp_path, monkeypatch):
+def commit(file, store, hub, tmp_path):
     """Of a hub that has the same file; and two others, which nobody fetches."""
     (tmp_path / "files").mkdir()
     shutil.copy(file, tmp_path / "files")
     for other in ("Name-Q8_0.gguf", "mmproj-Q4_1.gguf"):
         (tmp_path / "files" / other).write_bytes(b"GGUF")
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        yield hub.commit("owner/name", tmp_path / "files")
+    return hub.commit("owner/name", tmp_path / "files")
 
 
 def train(model: object, folder: Path, name: str, steps: int = 2, **options: object) -> TrainingRun:

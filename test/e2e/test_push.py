@@ -15,19 +15,16 @@ import mebp
 from mebp.cli import main
 from mebp.training.pushing import UploadError
 from support.commands import refusal_in_process
-from support.hub import serving, use
 
 ID = "me/tiny"
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server speaks Git's protocol alone
-        monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
-        monkeypatch.setenv("HF_TOKEN", hub.uploads.token)
-        yield hub
+def hub(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server speaks Git's protocol alone
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    monkeypatch.setenv("HF_TOKEN", hub.uploads.token)
+    return hub
 
 
 def train(bundle: Path, data: Path, folder: Path, *more: object, id: str = ID, steps: int = 2) -> int:

@@ -3,7 +3,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,7 @@ from mebp.data.sources import Source, names_of, read_sources
 from mebp.errors import Error
 from mebp.training.options import TrainingOptions
 from mebp.training.request import Request
-from support.hub import Hub, serving, use
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        yield hub
+from support.hub import Hub
 
 
 def put(hub: Hub, folder: Path, *files: str) -> str:

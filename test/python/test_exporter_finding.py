@@ -14,16 +14,9 @@ from mebp.adapters.conversion import convert_adapter
 from mebp.building.fingerprint import export_fingerprint
 from mebp.errors import Error
 from mebp.exporter.finding import find_model
-from support.hub import Hub, serving, use
+from support.hub import Hub
 
 CONFIG = {"model_type": "llama", "num_attention_heads": 2, "num_key_value_heads": 2}
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        yield hub
 
 
 def put(hub: Hub, folder: Path, id: str, branch: str = "main") -> str:

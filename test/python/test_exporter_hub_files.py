@@ -2,7 +2,6 @@
 """GGUF files of a hub, which a server on this machine plays: one is chosen by its quantisation, and fetched alone."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ from mebp.exporter.finding import find_model
 from mebp.exporter.hub_files import HubFile, public_name
 from mebp.exporter.naming import title
 from mebp.exporter.offline import offline
-from support.hub import Hub, serving, use
+from support.hub import Hub
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
-    with serving() as hub:
-        use(hub, tmp_path / "hub-cache", monkeypatch)
-        yield hub
 
 
 def put(hub: Hub, folder: Path, *files: str) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx
+import pytest
 import torch
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from transformers import PreTrainedModel
 
 import mebp
+from mebp.building import Builder
 from mebp.exporter.naming import shared_path
 
 _FOLDER = "MEBP_TEST_EXPORTS"  # of the session: pytest-xdist's workers inherit it
@@ -111,3 +113,16 @@ def _digest(model: PreTrainedModel) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+@pytest.fixture
+def exported(monkeypatch) -> list[str]:
+    """What is exported; in this process, where torch is there already."""
+    asked = []
+
+    def export(self, model, onnx, options):
+        asked.append(model)
+        mebp.export(model, onnx, **options)
+
+    monkeypatch.setattr(Builder, "_export", export)
+    return asked

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from support.hub_uploads import Uploads
 
 _API = re.compile(r"/api/(?:models|datasets)/(?P<id>[^/]+/[^/]+)/(?P<what>revision|tree)/(?P<revision>.+)")
@@ -136,3 +138,10 @@ def use(hub: Hub, cache: Path, monkeypatch) -> None:
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
+    with serving() as hub:
+        use(hub, tmp_path / "hub-cache", monkeypatch)
+        yield hub

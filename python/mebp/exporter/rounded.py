@@ -12,7 +12,7 @@ import numpy as np
 from mebp.element_types import ELEMENT_TYPES
 from mebp.errors import Error
 from mebp.exporter.checkpoint import StoredTensor, read_header
-from mebp.exporter.losses import loss_of
+from mebp.exporter.losses import loss_as_int8
 from mebp.files import check_space, open_regular
 from mebp.tensor_file import read_stored, write_tensors
 from mebp.words import say
@@ -83,7 +83,7 @@ def unpack(
 def _measured(numbers: Iterator[np.ndarray], losses: list[float]) -> Iterator[np.ndarray]:
     """Adds what int8 would lose of each."""
     for each in numbers:
-        losses.append(loss_of(each, "int8"))
+        losses.append(loss_as_int8(each))
         yield each
 
 
