@@ -6,19 +6,16 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-import mebp
 from mebp.cli import main
 from mebp.exporter.text_parts import text_config
 from mebp.files import read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import read_container
 from mebp.gguf.metadata import model_metadata
-from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.gguf_adapters import IDS, Adapted, check_there_and_back, write_gguf
+from support.gguf_adapters import IDS, Adapted, check_merged, check_there_and_back, write_gguf
 from support.gguf_families import EXPERTS, FAMILIES, build
 from support.llama_cpp import llama_cpp  # noqa: F401
-from support.pipeline import make_bundle
 
 TOLERANCE = 2e-4
 OF_GELU = 5e-3  # ggml looks it up in a table of halves
@@ -81,24 +78,9 @@ def test_each_key_is_tried(tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_merged_model_is_what_llama_cpp_computes(tmp_path, family, llama_cpp, show):  # noqa: F811
-    """And what is exported of the file again."""
-    bundle = make_bundle(build(family), tmp_path, seq_len=48, weights="f32")
-    session = mebp.Session(bundle)
-    plain = session.logits(IDS[None])[0]
-    randomise_adapter(session)
-    session.save_adapter(tmp_path / "adapter")
-    expected, file = session.logits(IDS[None])[0], tmp_path / "merged.gguf"
-    result = mebp.merge(bundle, tmp_path / "adapter", file)
-    assert set(result.changes) < set(result.roundings) and not any(result.roundings.values())
-    difference = np.abs(llama_cpp.logits(file, IDS) - expected).max()
+    """And what is exported of the file again, and the text that it writes."""
+    difference = check_merged(build(family), tmp_path, llama_cpp, tolerance(family), 10 * tolerance(family))
     show(f"{family} merged: logits of llama.cpp within {difference:.1e} of the session's")
-    assert difference < tolerance(family)
-    assert np.abs(plain - expected).max() > 10 * tolerance(family)
-    mebp.export(file, tmp_path / "again" / "model.onnx", seq_len=48)
-    mebp.compile(tmp_path / "again" / "model.onnx", tmp_path / "again.mebp", seq_len=48, weights="f32",
-                 precision="f32")  # fmt: skip
-    again = mebp.Session(tmp_path / "again.mebp")
-    assert np.abs(again.logits(IDS[None])[0] - expected).max() < TOLERANCE
 
 
 @pytest.mark.parametrize("family", FAMILIES)

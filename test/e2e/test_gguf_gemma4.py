@@ -16,12 +16,10 @@ from mebp.files import read_json
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.metadata import model_metadata
 from mebp.gguf.source import unpack_gguf
-from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.gguf_adapters import IDS, Adapted, logits_of, tensors_of, write_gguf
+from support.gguf_adapters import IDS, Adapted, check_merged, logits_of, tensors_of, write_gguf
 from support.gguf_gemma4 import KINDS, F, W, build
 from support.llama_cpp import llama_cpp  # noqa: F401
-from support.pipeline import make_bundle
 
 # llama.cpp looks the GELU up in a table of 16-bit numbers.
 TOLERANCE = 5e-4
@@ -91,29 +89,12 @@ def test_each_key_is_tried(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_merged_model_is_what_llama_cpp_computes(tmp_path, kind, llama_cpp, show):  # noqa: F811
     """And what is exported of the file again, and the text that it writes."""
-    bundle = make_bundle(build(kind), tmp_path, seq_len=48, weights="f32")
-    session = mebp.Session(bundle)
-    plain = session.logits(IDS[None])[0]
-    randomise_adapter(session)
-    session.save_adapter(tmp_path / "adapter")
-    expected, file = session.logits(IDS[None])[0], tmp_path / "merged.gguf"
-    result = mebp.merge(bundle, tmp_path / "adapter", file)
-    mebp.merge(bundle, tmp_path / "adapter", tmp_path / "folder")
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "folder").eval()
-    assert np.abs(logits_of(merged, IDS) - expected).max() < 1e-4
-    assert set(result.changes) < set(result.roundings) and not any(result.roundings.values())
-    difference = np.abs(llama_cpp.logits(file, IDS) - expected).max()
+    difference = check_merged(build(kind), tmp_path, llama_cpp, TOLERANCE, 20 * TOLERANCE)
     show(f"{kind} merged: logits of llama.cpp within {difference:.1e} of the session's")
-    assert difference < TOLERANCE
-    assert np.abs(plain - expected).max() > 20 * TOLERANCE
-    mebp.export(file, tmp_path / "again" / "model.onnx", seq_len=48)
-    mebp.compile(tmp_path / "again" / "model.onnx", tmp_path / "again.mebp", seq_len=48, weights="f32",
-                 precision="f32", generate_len=80)  # fmt: skip
-    again = mebp.Session(tmp_path / "again.mebp")
-    assert np.abs(again.logits(IDS[None])[0] - expected).max() < 1e-4
-    text = again.generate(IDS[None, :20], 32, eos_token_id=[])[0]
-    of_llama_cpp = llama_cpp.logits(file, text).argmax(axis=1)
-    assert np.array_equal(of_llama_cpp[19:-1], text[20:])
+    mebp.merge(tmp_path / "model.mebp", tmp_path / "adapter", tmp_path / "folder")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "folder").eval()
+    expected = mebp.Session(tmp_path / "again.mebp").logits(IDS[None])[0]
+    assert np.abs(logits_of(merged, IDS) - expected).max() < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,11 +20,18 @@ from mebp.gguf.container import read_container
 from mebp.gguf.metadata import model_metadata
 from mebp.gguf.source import unpack_gguf
 from mebp.inspect import inspect
-from mebp.verification.inputs import randomise_adapter
 from support import models
-from support.gguf_adapters import IDS, Adapted, as_published, check_there_and_back, logits_of, tensors_of, write_gguf
+from support.gguf_adapters import (
+    IDS,
+    Adapted,
+    as_published,
+    check_merged,
+    check_there_and_back,
+    logits_of,
+    tensors_of,
+    write_gguf,
+)
 from support.llama_cpp import LlamaCpp, llama_cpp  # noqa: F401
-from support.pipeline import make_bundle
 
 TOLERANCE = 2e-4
 # llama.cpp has value heads as wide as key heads, and knows layers that attend by their distance.
@@ -163,27 +170,9 @@ def test_each_key_is_tried(tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_merged_model_is_what_llama_cpp_computes(tmp_path, family, llama_cpp, show):  # noqa: F811
-    """And what is exported of the file again."""
-    bundle = make_bundle(build(family), tmp_path, seq_len=48, weights="f32")
-    session = mebp.Session(bundle)
-    plain = session.logits(IDS[None])[0]
-    randomise_adapter(session)
-    session.save_adapter(tmp_path / "adapter")
-    expected, file = session.logits(IDS[None])[0], tmp_path / "merged.gguf"
-    result = mebp.merge(bundle, tmp_path / "adapter", file)
-    assert set(result.changes) < set(result.roundings) and not any(result.roundings.values())
-    difference = np.abs(llama_cpp.logits(file, IDS) - expected).max()
+    """And what is exported of the file again, and the text that it writes."""
+    difference = check_merged(build(family), tmp_path, llama_cpp, TOLERANCE, 100 * TOLERANCE)
     show(f"{family} merged: logits of llama.cpp within {difference:.1e} of the session's")
-    assert difference < TOLERANCE
-    assert np.abs(plain - expected).max() > 100 * TOLERANCE
-    mebp.export(file, tmp_path / "again" / "model.onnx", seq_len=48)
-    mebp.compile(tmp_path / "again" / "model.onnx", tmp_path / "again.mebp", seq_len=48, weights="f32",
-                 precision="f32", generate_len=80)  # fmt: skip
-    again = mebp.Session(tmp_path / "again.mebp")
-    assert np.abs(again.logits(IDS[None])[0] - expected).max() < TOLERANCE
-    text = again.generate(IDS[None, :20], 32, eos_token_id=[])[0]
-    of_llama_cpp = llama_cpp.logits(file, text).argmax(axis=1)
-    assert np.array_equal(of_llama_cpp[19:-1], text[20:])
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "q8_0", "q4_1"])

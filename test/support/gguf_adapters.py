@@ -13,8 +13,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 import mebp
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
+from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.llama_cpp import LlamaCpp
+from support.pipeline import make_bundle
 
 IDS = np.random.default_rng(0).integers(3, 330, 40)
 
@@ -68,6 +70,32 @@ def check_there_and_back(model: PreTrainedModel, folder: Path, llama_cpp: LlamaC
 def logits_of(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         return model(input_ids=torch.from_numpy(ids)[None]).logits[0].numpy()
+
+
+def check_merged(model: PreTrainedModel, folder: Path, llama_cpp: LlamaCpp, tolerance: float, largest: float) -> float:
+    """What llama.cpp computes from a model with a random adapter merged into it is what the session computes, and a
+    bundle of the file again does, too, and writes the text that llama.cpp expects. Logits of two engines differ by less
+    than `tolerance`, which is returned, and the adapter changes them by more than `largest`. The bundle is
+    folder/model.mebp, the adapter folder/adapter."""
+    bundle = make_bundle(model, folder, seq_len=48, weights="f32")
+    session = mebp.Session(bundle)
+    plain = session.logits(IDS[None])[0]
+    randomise_adapter(session)
+    session.save_adapter(folder / "adapter")
+    expected, file = session.logits(IDS[None])[0], folder / "merged.gguf"
+    result = mebp.merge(bundle, folder / "adapter", file)
+    assert set(result.changes) < set(result.roundings) and not any(result.roundings.values())
+    difference = np.abs(llama_cpp.logits(file, IDS) - expected).max()
+    assert difference < tolerance
+    assert np.abs(plain - expected).max() > largest
+    mebp.export(file, folder / "again" / "model.onnx", seq_len=48)
+    mebp.compile(folder / "again" / "model.onnx", folder / "again.mebp", seq_len=48, weights="f32", precision="f32",
+                 generate_len=80)  # fmt: skip
+    again = mebp.Session(folder / "again.mebp")
+    assert np.abs(again.logits(IDS[None])[0] - expected).max() < 1e-4
+    text = again.generate(IDS[None, :20], 32, eos_token_id=[])[0]
+    assert np.array_equal(llama_cpp.logits(file, text).argmax(axis=1)[19:-1], text[20:])
+    return difference
 
 
 class Adapted:
