@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 # What models of several families put between documents; where a vocabulary has none, its end-of-sequence token.
+ALL_TOKENS = ("all",)  # of --train-tokens: every row that the model has
 _END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 _ADVICE = "export the model again"
 _CONFIG, _ADDED = "tokenizer_config.json", "added_tokens_decoder"
@@ -263,7 +264,8 @@ class Tokenizer:
 
 
 def check_tokens(new: str | Sequence[str]) -> tuple[str, ...]:
-    """Those of --train-tokens, a list or a text with commas; raises mebp.Error for what cannot be tokens."""
+    """Those of --train-tokens, a list or a text with commas, or ALL_TOKENS; raises mebp.Error for what cannot be
+    tokens."""
     for text in (texts := tuple(new.split(",") if isinstance(new, str) else new)):
         if (
             not isinstance(text, str)
@@ -273,6 +275,9 @@ def check_tokens(new: str | Sequence[str]) -> tuple[str, ...]:
             or texts.count(text) > 1
         ):
             raise Error(f"--train-tokens has {text!r}; give different tokens, such as '<|tool|>,<|end_tool|>'")
+    if ALL_TOKENS[0] in texts[1:] or texts[:1] == ALL_TOKENS != texts:
+        raise Error("--train-tokens all trains every row that the model has, and new tokens get rows of their own; "
+                    "give one of the two")  # fmt: skip
     return texts
 
 

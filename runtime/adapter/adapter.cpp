@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <set>
 #include <unordered_map>
@@ -50,16 +51,22 @@ static bool isOfValueHead(std::string_view name) {
   return name == format::valueHeadWeight || name == format::valueHeadBias;
 }
 
-// A tensor in a file. Of adapters, a parameter of the model itself has PEFT's name and transformers' shape.
-static TensorHead headOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+// The tensors of a file that have its numbers, all the same. Of adapters, a parameter of the model itself has PEFT's
+// names and transformers' shape.
+static std::vector<TensorHead> headsOf(const format::Bundle &bundle, const format::Trainable &trainable) {
   TensorHead head = {trainable.name(), "F32", sizeof(float), {trainable.rows(), trainable.columns()}};
   if (!trainable.has_initial_weight())
-    return head;
-  if (!trainable.has_rows_of()) // whose name is PEFT's
-    head.name = format::savedName(trainable.name());
+    return {head};
   if (bundle.weights(static_cast<int>(trainable.initial_weight())).rank() == 1)
     head.shape = {trainable.columns()};
-  return head;
+  if (trainable.has_rows_of()) // whose name is PEFT's
+    return {head};
+  std::vector<TensorHead> heads;
+  for (const std::string &name : modelNamesOf(bundle, trainable)) {
+    head.name = format::savedName(name);
+    heads.push_back(head);
+  }
+  return heads;
 }
 
 // All of the adapter, or of the value head.
@@ -95,7 +102,8 @@ static Status writeFile(const Engine &engine, Adapter of, const Numbers &numbers
   std::vector<TensorHead> matrices;
   for (uint32_t i : numbers) {
     const format::Bundle &bundle = engine.bundle().content();
-    matrices.push_back(headOf(bundle, bundle.trainables(static_cast<int>(i))));
+    for (TensorHead &matrix : headsOf(bundle, bundle.trainables(static_cast<int>(i))))
+      matrices.push_back(std::move(matrix));
   }
   std::string head = safetensorsHead(matrices, metadata);
   file.write(head.data(), head.size());
@@ -104,7 +112,9 @@ static Status writeFile(const Engine &engine, Adapter of, const Numbers &numbers
     values.resize(engine.trainables.elements(i));
     if (Status status = engine.trainables.read(i, of, values.data()); !status.ok())
       return status;
-    file.write(values.data(), values.size() * sizeof(float));
+    const format::Bundle &bundle = engine.bundle().content();
+    for (size_t copy = 0; copy < headsOf(bundle, bundle.trainables(static_cast<int>(i))).size(); ++copy)
+      file.write(values.data(), values.size() * sizeof(float));
   }
   return finish(file);
 }
@@ -214,7 +224,7 @@ uint64_t adapterDiskBytes(const Engine &engine, const std::string &folder) {
   uint64_t elements = 0;
   const LoraForm *form = loraFormOf(engine.bundle().content());
   for (const format::Trainable &trainable : engine.bundle().content().trainables()) {
-    elements += static_cast<uint64_t>(trainable.rows()) * trainable.columns();
+    elements += headsOf(engine.bundle().content(), trainable).size() * trainable.rows() * trainable.columns();
     if (form)
       for (const TensorHead &head : form->heads(trainable))
         elements += head.shape[0] * head.shape[1];
@@ -247,7 +257,8 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const std::v
                             const format::Bundle &bundle) {
   std::set<std::string> trained;
   for (const format::Trainable &trainable : bundle.trainables())
-    trained.insert(headOf(bundle, trainable).name);
+    for (const TensorHead &head : headsOf(bundle, trainable))
+      trained.insert(head.name);
   for (const SafeTensor &tensor : tensors)
     if (format::adaptedLayer(tensor.name).empty() && !trained.count(tensor.name))
       return failure(MEBP_UNSUPPORTED,
@@ -263,7 +274,7 @@ static Status checkNoOthers(const std::vector<SafeTensor> &tensors, const std::v
 
 static Status checkTensor(const format::Bundle &bundle, const SafeTensor &tensor, const format::Trainable &trainable) {
   const char *name = trainable.name().c_str();
-  if (tensor.shape != headOf(bundle, trainable).shape) {
+  if (tensor.shape != headsOf(bundle, trainable).front().shape) {
     std::string shape;
     for (uint64_t extent : tensor.shape)
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
@@ -304,6 +315,10 @@ static Status take(Engine &engine, const Matched &matched) {
   return matched.file.isCut() ? failure(MEBP_IO, "was cut off while it was read; load an adapter again") : Status();
 }
 
+static bool areEqual(const SafeTensor &a, const SafeTensor &b) {
+  return a.type == b.type && a.shape == b.shape && a.bytes == b.bytes && std::memcmp(a.data, b.data, a.bytes) == 0;
+}
+
 static Status match(const format::Bundle &bundle, const std::vector<std::string> &parameters,
                     const SafeMetadata &metadata, Matched &out) {
   const std::vector<SafeTensor> &tensors = out.tensors;
@@ -315,7 +330,8 @@ static Status match(const format::Bundle &bundle, const std::vector<std::string>
   out.numbers = numbersOf(bundle, false);
   for (uint32_t i : out.numbers) {
     const format::Trainable &trainable = bundle.trainables(static_cast<int>(i));
-    auto found = byName.find(headOf(bundle, trainable).name);
+    const std::vector<TensorHead> heads = headsOf(bundle, trainable);
+    auto found = byName.find(heads.front().name);
     if (found == byName.end())
       return failure(MEBP_INCOMPATIBLE,
                      "lacks '%s', which this bundle trains; take an adapter of all its target modules (this one has "
@@ -323,6 +339,12 @@ static Status match(const format::Bundle &bundle, const std::vector<std::string>
                      trainable.name().c_str(), targetsOf(tensors, parameters).c_str());
     if (Status status = checkTensor(bundle, *found->second, trainable); !status.ok())
       return status;
+    for (const TensorHead &head : heads)
+      if (auto other = byName.find(head.name); other != byName.end() && !areEqual(*found->second, *other->second))
+        return failure(MEBP_INCOMPATIBLE,
+                       "'%s' and '%s' differ, which are one table of the bundle; train the adapter "
+                       "with ensure_weight_tying",
+                       heads.front().name.c_str(), head.name.c_str());
     out.values.push_back(found->second);
   }
   return hasDrawnFactors(bundle) ? checkDrawn(metadata, bundle) : Status();

@@ -32,16 +32,41 @@ static bool hasTransposedTarget(const format::Bundle &bundle) {
   });
 }
 
-// The modules of the model that are trained themselves beside the adapter: each one's first name.
+static bool isTable(const format::Bundle &bundle, const format::Trainable &trainable) {
+  return trainable.has_initial_weight() && !trainable.has_rows_of() && trainable.rows() == bundle.model().vocabulary();
+}
+
+std::vector<std::string> modelNamesOf(const format::Bundle &bundle, const format::Trainable &trainable) {
+  std::vector<std::string> names = {trainable.name()};
+  if (isTable(bundle, trainable)) {
+    const auto &aliases = bundle.weights(static_cast<int>(trainable.initial_weight())).aliases();
+    names.insert(names.end(), aliases.begin(), aliases.end());
+  }
+  auto depth = [](const std::string &name) { return std::count(name.begin(), name.end(), '.'); };
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string &a, const std::string &b) { return depth(a) > depth(b); });
+  return names;
+}
+
+// The modules of the model that are trained themselves beside the adapter: a head by its first name, a table of tokens,
+// which lies deep in the model, by its last.
 static std::vector<std::string> savedModules(const format::Bundle &bundle) {
   std::vector<std::string> modules;
   for (const format::Trainable &trainable : bundle.trainables()) {
-    std::string module = trainable.name().substr(0, trainable.name().find('.'));
+    const std::string name = modelNamesOf(bundle, trainable).front();
+    std::string module = isTable(bundle, trainable) ? std::string(format::moduleOf(format::layerOf(name)))
+                                                    : name.substr(0, name.find('.'));
     if (trainable.has_initial_weight() && !trainable.has_rows_of() &&
         std::find(modules.begin(), modules.end(), module) == modules.end())
       modules.push_back(std::move(module));
   }
   return modules;
+}
+
+// Whether the head is an embedding that is trained whole. Without being told so, PEFT leaves the head as it was.
+static bool trainsTiedTable(const format::Bundle &bundle) {
+  return std::any_of(bundle.trainables().begin(), bundle.trainables().end(),
+                     [&](const format::Trainable &trainable) { return modelNamesOf(bundle, trainable).size() > 1; });
 }
 
 // Of each module with rows of tokens that are trained, the ids of these.
@@ -106,6 +131,8 @@ std::string adapterConfig(const format::Bundle &bundle) {
                  {"use_dora", false}};
   if (const std::vector<std::string> modules = savedModules(bundle); !modules.empty())
     config["modules_to_save"] = modules;
+  if (trainsTiedTable(bundle))
+    config["ensure_weight_tying"] = true;
   if (const Json indices = tokenIndices(bundle); !indices.empty())
     config["trainable_token_indices"] = indices;
   if (lora.target_parameters_size() > 0)
@@ -275,6 +302,14 @@ static Status checkTokenIndices(const Json &config, const format::Bundle &bundle
                  trained.empty() ? "no rows of tokens" : shown(trained.dump()));
 }
 
+static Status checkTying(const Json &config, const format::Bundle &bundle) {
+  if (!trainsTiedTable(bundle) || (config.contains("ensure_weight_tying") && isUsed(config["ensure_weight_tying"])))
+    return Status();
+  return failure(MEBP_INCOMPATIBLE,
+                 "ensure_weight_tying is not true, so the head is not the embedding that was trained, "
+                 "which it is in the bundle; train the adapter with it");
+}
+
 Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle) {
   Json config = parseJson(text);
   if (!config.is_object())
@@ -295,6 +330,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;
   if (Status status = checkTokenIndices(config, bundle); !status.ok())
+    return status;
+  if (Status status = checkTying(config, bundle); !status.ok())
     return status;
   return checkScale(config, bundle);
 }

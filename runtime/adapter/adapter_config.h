@@ -13,6 +13,10 @@ namespace mebp {
 
 std::string adapterConfig(const format::Bundle &bundle);
 
+// Of a parameter of the model that is trained itself, what it is called there. PEFT saves a table that is tied to the
+// head under both names; the embedding's, which lies deeper in the model, comes first.
+std::vector<std::string> modelNamesOf(const format::Bundle &bundle, const format::Trainable &trainable);
+
 // The parameters that an adapter's settings name beside modules; none where they cannot be read.
 std::vector<std::string> targetParametersOf(const std::string &text);
 

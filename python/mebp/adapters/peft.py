@@ -42,6 +42,9 @@ def read_peft(folder: Path) -> Adapter:
     if config.get("trainable_token_indices"):
         raise Error(f"{folder / CONFIG}: has rows of new tokens (trainable_token_indices), which no other form has; "
                     "mebp merge writes the model with them")  # fmt: skip
+    if modules := config.get("modules_to_save"):
+        raise Error(f"{folder / CONFIG}: has modules whole (modules_to_save {shown(modules)}), which no other form "
+                    "has; mebp merge writes the model with them")  # fmt: skip
     names_of_targets(config, folder / CONFIG)
     if (start := config.get("init_lora_weights")) not in _PLAIN_STARTS:
         raise Error(

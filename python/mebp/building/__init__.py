@@ -43,7 +43,7 @@ from mebp.gguf.source import called, unpack_gguf
 from mebp.inspect import adapted_layers, describe_trained, few_adapted, inspect, storage_options
 from mebp.session_options import byte_size
 from mebp.tasks import CAUSAL
-from mebp.tokenizer import Tokenizer
+from mebp.tokenizer import ALL_TOKENS, Tokenizer
 from mebp.tools import python_module, watch_tool
 from mebp.words import counted
 
@@ -74,7 +74,7 @@ class Trained:
     classes: Callable[[dict], Sequence[str]] = lambda config: ()  # of a classifier, by its config.json
     usual_budget: str = NONE  # where nobody asks for one: a size, QUARTER, or NONE
     asked: Callable[[Tokenizer], int] | None = None  # tokens of a prompt and its answer, if it answers some meanwhile
-    new_tokens: Sequence[str] = ()  # which the model's tokenizer does not have yet
+    train_tokens: Sequence[str] = ()  # which the model's tokenizer does not have yet, or ALL_TOKENS
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class Builder:
             if classes:
                 self.say(f"--task {trained.task}: {len(classes)} classes, {', '.join(classes)}")
                 exporting["classes"] = ",".join(classes)
-            if trained.new_tokens:
-                exporting["train_tokens"] = ",".join(trained.new_tokens)
+            if trained.train_tokens:
+                exporting["train_tokens"] = ",".join(trained.train_tokens)
             export_key = export_fingerprint(found, settings, exporting)
         asked = _Asked(_exact(found, model), found, export_key, exporting, chosen)
         if trained.usual_budget == NONE or not leaves_plan_open(chosen):
@@ -225,8 +225,9 @@ class Builder:
         if options.memory_budget == NONE:
             options = replace(options, memory_budget=None)
         chosen = options.given()
-        tokenizer = functools.cache(lambda: Tokenizer.of_model(settings, trained.new_tokens))  # where it is needed
-        if texts := trained.new_tokens:
+        texts = () if tuple(trained.train_tokens) == ALL_TOKENS else trained.train_tokens
+        tokenizer = functools.cache(lambda: Tokenizer.of_model(settings, texts))  # where it is needed
+        if texts:
             ids = [tokenizer().id_of(text) for text in texts]  # refuses those that the model has already
             self.say(f"--train-tokens {','.join(texts)}: {counted(len(texts), 'token')}, from {ids[0]} on")
         lengths = None

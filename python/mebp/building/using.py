@@ -17,7 +17,7 @@ from mebp.data.loading import sample_lengths
 from mebp.data.sources import Source
 from mebp.errors import Error
 from mebp.files import own_file, read_json, user_path
-from mebp.tokenizer import Tokenizer
+from mebp.tokenizer import ALL_TOKENS, Tokenizer
 from mebp.waiting import stages
 from mebp.words import say
 
@@ -75,7 +75,7 @@ def find_used(
         )
     if adapter is not None:
         options = replace(options, **{**_shape_of(adapter), **options.given()})
-    use = replace(_use_of(data), new_tokens=_tokens_of(adapter) if adapter is not None else ())
+    use = replace(_use_of(data), train_tokens=_tokens_of(adapter) if adapter is not None else ())
     return Used(_build(lambda builder: builder.build(model, use, options, {})).bundle, adapter)
 
 
@@ -130,9 +130,12 @@ def _use_of(data: Source | None) -> Trained:
 
 
 def _tokens_of(adapter: Path) -> tuple[str, ...]:
-    """Those whose rows it has, by the tokenizer beside it."""
+    """Those whose rows it has, by the tokenizer beside it, or all, as --train-tokens has them."""
     file = adapter / _CONFIG
-    indices = read_json(own_file(file), "save the adapter again").get("trainable_token_indices")
+    config = read_json(own_file(file), "save the adapter again")
+    if config.get("modules_to_save") and config.get("task_type") == "CAUSAL_LM":
+        return ALL_TOKENS
+    indices = config.get("trainable_token_indices")
     if not indices:
         return ()
     lists = list(indices.values()) if isinstance(indices, dict) else [indices]

@@ -85,7 +85,8 @@ def _add_data(add: Callable) -> None:
         "--train-tokens",
         action="append",
         metavar="LIST",
-        help="add these tokens, with commas between them, to MODEL's vocabulary, and train their rows beside LoRA",
+        help="add these tokens, with commas between them, to MODEL's vocabulary, and train their rows beside LoRA; or all, "
+        "to train every row that it has",
     )
     add(
         "--mask-probability",

@@ -54,7 +54,7 @@ def export(
     classes: of a classifier, their names in the order of its logits; None for those of config.json.
 
     train_tokens: new tokens, which are added to the tokenizer and have rows of the embedding and the head that a bundle
-        trains beside LoRA.
+        trains beside LoRA; "all" trains all rows that there are.
 
     Returns the path of the ONNX file. Raises Error, with nothing left half-written, where the model cannot be
     exported or the folder not written.

@@ -40,8 +40,6 @@ class NewTokens:
     @classmethod
     def of(cls, texts: Sequence[str], source: Source) -> "NewTokens":
         """Raises mebp.Error where the tokenizer has one already, or the model's tables cannot hold them."""
-        if source.part is not None:
-            raise Error(f"{source.name}: takes more than text, and --train-tokens is for models of text alone")
         tokenizer = Tokenizer.of_model(source.folder, texts)
         ids = [tokenizer.id_of(text) for text in texts]
         rows = source.config.vocab_size
@@ -76,7 +74,7 @@ class NewTokens:
         scratch: Path,
     ) -> dict[str, dict[str, StoredTensor]]:
         """Of each table that has them its parts: the rows before them, their own, which are new, and those behind."""
-        shapes = {name: (self.rows, *parameters[name][1:]) for name in _tables(skeleton) if name in parameters}
+        shapes = {name: (self.rows, *parameters[name][1:]) for name in token_tables(skeleton) if name in parameters}
         prefix = skeleton.base_model_prefix
         tables = locate(shapes, names, prefix, checkpoint, source.folder)
         for other in parameters.keys() - tables.keys():
@@ -126,7 +124,7 @@ class NewTokens:
         _write(path, read_json(path, _AGAIN) | {"vocab_size": self.size})
 
 
-def _tables(skeleton: PreTrainedModel) -> list[str]:
+def token_tables(skeleton: PreTrainedModel) -> list[str]:
     """The weights of the embedding and of the head, under all names."""
     modules = filter(None, (skeleton.get_input_embeddings(), skeleton.get_output_embeddings()))
     weights = {id(module.weight) for module in modules}

@@ -19,7 +19,7 @@ from mebp.exporter.heads import missing_of_head, write_new
 from mebp.exporter.left_over import check_left_over
 from mebp.exporter.lengths import longest_sequence
 from mebp.exporter.mxfp4 import unpack
-from mebp.exporter.new_tokens import NewTokens
+from mebp.exporter.new_tokens import NewTokens, token_tables
 from mebp.exporter.output import Stage
 from mebp.exporter.recurrences import check_recurrences
 from mebp.exporter.renaming import find_pieces, rename
@@ -30,6 +30,7 @@ from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
 from mebp.gguf.blocks import BLOCKS
 from mebp.tasks import CAUSAL, CLASSIFY, TASKS
+from mebp.tokenizer import ALL_TOKENS
 
 Checkpoint = dict[str, StoredTensor]
 Names = dict[str, list[str]]  # of each tensor, all that it is called: tied ones have several
@@ -54,7 +55,10 @@ def write(
     if classes:
         classifier.name_classes(source.config, classes)
     names_of_classes = classifier.class_names(source.config) if TASKS[task].has_classes else []
-    new = NewTokens.of(train_tokens, source) if train_tokens else None
+    trains_all = tuple(train_tokens) == ALL_TOKENS
+    if train_tokens and source.part is not None:
+        raise Error(f"{source.name}: takes more than text, and --train-tokens is for models of text alone")
+    new = NewTokens.of(train_tokens, source) if train_tokens and not trains_all else None
     if new:
         source.config.vocab_size = new.size
     longest = longest_sequence(source.config, source.name, seq_len, task == CAUSAL)
@@ -91,6 +95,8 @@ def write(
         graph.metadata_props.update(_notes_of_blocks(located, whole))
     graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
     graph.metadata_props.update(new.notes if new else {})
+    if trains_all:
+        graph.metadata_props["mebp.whole"] = json.dumps([name for name in token_tables(skeleton) if name in parameters])
     stage.onnx.write_bytes(_serialise(graph, type(skeleton).__name__))
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
     if new:

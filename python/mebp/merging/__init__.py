@@ -137,11 +137,12 @@ def write_merged(
     def merged() -> Iterator[np.ndarray]:
         for tensor in tensors:
             weight = opened_weights.read_weight(tensor.index)
-            if tensor.name in trainables:  # itself, beside adapters
-                trained = trainables[tensor.name].reshape(weight.shape)
+            name = weights["weights"][tensor.index]["name"]  # of a tied one, not every file's
+            if name in trainables:  # itself, beside adapters
+                trained = trainables[name].reshape(weight.shape)
                 changes[tensor.name] = relative_norm(trained - weight, weight)
                 weight = trained
-            if rows := rows_of.get(weights["weights"][tensor.index]["name"]):
+            if rows := rows_of.get(name):
                 own = weight[rows["first_row"] :][: rows["rows"]]
                 changes[tensor.name] = relative_norm(trainables[rows["name"]] - own, weight)
                 own[:] = trainables[rows["name"]]
