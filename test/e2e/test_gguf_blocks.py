@@ -3,6 +3,7 @@
 
 import copy
 import math
+import os
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from safetensors.numpy import load_file
 
 import mebp
+from mebp.gguf.blocks import BLOCKS as LAID
 from mebp.gguf.container import StoredTensor, read_container
 from mebp.gguf.model import ModelWriter
 from mebp.gguf.source import unpack_gguf
@@ -193,6 +195,21 @@ def test_what_cannot_use_blocks_refuses_them(tiny, tmp_path):
         )
     assert refusal(weights="q4_k") == "--weights q4_k: choose f32, bf16, int8, int4, int4-sym or file"
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_ends_within_a_block_leaves_nothing(tiny, tmp_path):
+    generator, plain = np.random.default_rng(7), read_container(tiny)
+    fill = of_kinds(["Q4_K"], lambda kind, tensor: random_blocks(generator, kind, tensor.shape, 1.0))
+    file = rewrite(plain, tmp_path / "model.gguf", fill)
+    compiled(file, tmp_path)
+    blocks = tmp_path / LAID
+    os.truncate(blocks, blocks.stat().st_size - 100)
+    with pytest.raises(mebp.Error, match=f"ends at byte .* of .{blocks}., which has only .*; copy that file again$"):
+        mebp.compile(tmp_path / "model.onnx", tmp_path / "other.mebp")
+    os.truncate(file, file.stat().st_size - 100)
+    with pytest.raises(mebp.Error, match=f"^{file}: cut off .*; download it again$"):
+        mebp.export(file, tmp_path / "again" / "model.onnx")
+    assert not (tmp_path / "other.mebp").exists() and not (tmp_path / "again").exists()
 
 
 def test_another_storage_may_be_asked_for(tiny, tmp_path):
