@@ -20,6 +20,7 @@ struct Choice {
   const format::OptimizerTraits *optimizer = nullptr;
   format::StateOptions state;
   GradientUse gradients = GradientUse::Apply;
+  uint32_t treeSums = 1;     // of one in a tree, those that are open at once
   bool hasPending = false;   // room beside a sum, for a part of it whose factor is not known yet
   bool isBySvd = false;      // subspaces are found by whole gradients, else by sketches
   bool forwardOnly = false;  // no backward runs

@@ -33,6 +33,7 @@ GradientPlan planGradients(const Facts &facts, const Choice &choice, uint64_t he
     if (isKept(choice, i) || left[i] > 1)
       plan.own[i] = own.take(trainables[i].gradientBytes);
   plan.ownBytes = own.total();
+  plan.further = own.take((choice.treeSums - 1) * plan.ownBytes);
   plan.pending = choice.hasPending ? own.take(plan.ownBytes) : noOffset;
   plan.bytes = std::max(ownBytes, own.total());
   memory.take(Owner::Gradients, plan.bytes);

@@ -30,6 +30,7 @@ struct GradientPlan {
   std::vector<std::vector<Contribution>> blocks; // for each block, in the order of its program's GRADIENT outputs
   std::vector<uint64_t> own;                     // for each trainable its own memory from `begin` on, or noOffset
   uint64_t ownBytes = 0;                         // of all those
+  uint64_t further = 0;                          // as much for each further sum of a tree
   uint64_t pending = 0;                          // as much, of the sum whose factor is not known yet; or noOffset
   uint64_t head = 0;                             // for a while, in a lane's memory: what the head takes and gives
   uint64_t bytes = 0, scratchBytes = 0;          // from `begin` and from `scratch` on

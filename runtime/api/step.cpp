@@ -233,6 +233,21 @@ mebp_code mebp_session_packed_step(mebp_session *session, const mebp_batch *batc
   return stepOf(session, {batches, starts, count}, {}, result, error);
 }
 
+mebp_code mebp_session_step_part(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
+                                 uint32_t count, const mebp_step_part *part, mebp_step_result *result,
+                                 mebp_error *error) {
+  mebp_step_part own = {};
+  if (!part)
+    return refuseMissing("part", error);
+  if (Status status = readSized("mebp_step_part", part, own); !status.ok())
+    return report(status, error);
+  if (own.batches < count)
+    return report(
+        failure(MEBP_INVALID_ARGUMENT, "the part of a step has %u micro-batches and all of it %u", count, own.batches),
+        error);
+  return stepOf(session, {batches, starts, count, {own.labels, own.batches, own.first_row}}, {}, result, error);
+}
+
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                       mebp_objective objective, void *user, mebp_step_result *result,
                                       mebp_error *error) {

@@ -182,11 +182,17 @@ Status Engine::takeBatches(const Batches &batches, const Objective &of, uint64_t
       return batches.count == 1 ? status : status.in("micro-batch " + std::to_string(i));
     allLabels += lane().labels;
   }
-  if (allLabels == 0)
+  const Part &part = batches.part;
+  if (part.labels < allLabels && part.batches)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "the part of a step has %llu labels and all of it %llu; give the sum over all",
+                   static_cast<unsigned long long>(allLabels), static_cast<unsigned long long>(part.labels));
+  const uint64_t divisor = part.batches ? part.labels : allLabels;
+  if (divisor == 0)
     return failure(MEBP_INVALID_ARGUMENT,
                    "no label counts: all are -100, or stand at a row's first position, which nothing predicts");
-  objective.coefficient = static_cast<float>(-1.0 / static_cast<double>(allLabels));
-  objective.share = 1.0 / batches.count;
+  objective.coefficient = static_cast<float>(-1.0 / static_cast<double>(divisor));
+  objective.share = 1.0 / (part.batches ? part.batches : batches.count);
   return Status();
 }
 

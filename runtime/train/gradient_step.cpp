@@ -78,9 +78,15 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
                                bool refreshes, double &loss) {
   OfferSink offering(engine.handover, applied); // complete with the last micro-batch
   GradientSink &sink = isLast ? static_cast<GradientSink &>(offering) : applied;
-  if (Status status = Engine::takeAgain(own, batches, index); !status.ok() || own.labels == 0)
+  if (engine.settings.tree_batches)
+    own.gradients.beginInTree(index, batches.count);
+  if (Status status = Engine::takeAgain(own, batches, index); !status.ok() || own.labels == 0) {
+    if (engine.settings.tree_batches)
+      own.gradients.endInTree(/*isSkipped=*/true);
     return status;
+  }
   own.live.dropout = dropout;
+  own.live.dropout.firstSample += batches.part.firstRow;
   for (uint32_t earlier = 0; earlier < index; ++earlier)
     own.live.dropout.firstSample += batches[earlier].batch;
   own.place = engine.flight.lineUp();
@@ -102,7 +108,10 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
         return status;
     return refreshes ? search.refresh(own, block) : Status();
   };
-  return own.runBackward(&sink, std::ref(atBlock));
+  Status status = own.runBackward(&sink, std::ref(atBlock));
+  if (engine.settings.tree_batches)
+    own.gradients.endInTree(/*isSkipped=*/false);
+  return status;
 }
 
 // The objective over all micro-batches, and its gradient.

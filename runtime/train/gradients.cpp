@@ -27,6 +27,33 @@ void Gradients::clearSums() {
     std::memset(memory + plan.pending, 0, plan.ownBytes);
 }
 
+void Gradients::beginInTree(uint32_t index, uint32_t count) {
+  uint32_t before = 0, alike = 0; // sums of 2^k micro-batches each, and those that a sum of one meets in turn
+  for (uint32_t rest = index; rest; rest >>= 1)
+    before += rest & 1;
+  for (uint32_t rest = index; rest & 1; rest >>= 1)
+    ++alike;
+  openSums = before + 1;
+  meets = index + 1 == count ? before : alike;
+  ownBegin = sumAt(before);
+  std::memset(memory + ownBegin, 0, plan.ownBytes);
+}
+
+void Gradients::endInTree(bool isSkipped) {
+  if (isSkipped)
+    mergeInTree(0, plan.ownBytes / sizeof(float));
+  ownBegin = meets = 0;
+}
+
+void Gradients::mergeInTree(uint64_t begin, uint64_t count) const {
+  for (uint32_t newest = openSums - 1, left = meets; left > 0; --newest, --left) {
+    const float *later = at(sumAt(newest) + begin);
+    float *earlier = at(sumAt(newest - 1) + begin);
+    for (uint64_t i = 0; i < count; ++i)
+      earlier[i] += later[i];
+  }
+}
+
 void Gradients::settle(float factor) {
   float *sum = at(0), *pending = hasPending() ? at(plan.pending) : sum;
   const uint64_t count = plan.ownBytes / sizeof(float);
@@ -45,6 +72,10 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
       for (uint64_t i = 0; i < count; ++i)
         sum[i] += gradient[i];
       gradient = sum;
+    }
+    if (contribution.last && meets) {
+      mergeInTree(plan.own[contribution.trainable], gradientElements(*bundle, contribution.trainable));
+      gradient = at(sumAt(openSums - 1 - meets) + plan.own[contribution.trainable]);
     }
     if (contribution.last)
       if (Status status = sink.take(contribution.trainable, gradient); !status.ok())

@@ -40,6 +40,11 @@ public:
 
   // Before the first micro-batch. Where each gradient is not a sum over these, there is nothing to clear.
   void clearSums();
+  // Sums are made in a binary tree over the micro-batches' numbers: a sum of 2^k of them meets its like, and after the
+  // last one what is left is summed, the latest first. So a run of 2^k of them that is made elsewhere is the same node.
+  // Before and after the micro-batch `index` of `count`; of one that is skipped, too.
+  void beginInTree(uint32_t index, uint32_t count);
+  void endInTree(bool isSkipped);
   // After a block's program: hands the sink what is complete now.
   Status deliver(uint32_t block, GradientSink &sink);
 
@@ -60,7 +65,12 @@ private:
   layout::GradientPlan plan;
   MemoryCheck check;
   unsigned char *memory = nullptr, *scratch = nullptr;
-  uint64_t ownBegin = 0; // of the sum that is added to
+  uint64_t sumAt(uint32_t number) const { return number ? plan.further + (number - 1) * plan.ownBytes : 0; }
+  // The sum below the newest += the newest, and so on; of one trainable, or of all.
+  void mergeInTree(uint64_t begin, uint64_t count) const;
+
+  uint64_t ownBegin = 0;            // of the sum that is added to
+  uint32_t openSums = 1, meets = 0; // in a tree: how many there are with the newest, and how many of them it joins
 };
 
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.

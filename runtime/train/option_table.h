@@ -91,6 +91,11 @@ inline constexpr SessionOption sessionOptions[] = {
      "with accumulate, a value head has an adapter and an optimizer state of its own"},
     {"gradients_out", "gradients-out", &mebp_session_options::gradients_out,
      "blocks whose gradients the caller may hold at once", "0", 1024, false},
+    {"tree_batches", "tree-batches", &mebp_session_options::tree_batches,
+     "with accumulate, the most micro-batches of a step whose gradients are summed in a binary tree over their "
+     "numbers, "
+     "as parts of a step that several sessions share have to be; 0: one after the other",
+     "0", 1 << 20, false},
     {"blocks_ahead", "blocks-ahead", &mebp_session_options::blocks_ahead,
      "blocks before its turn at which a block's weights are asked for", "0", 1024, false},
 };

@@ -180,6 +180,13 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (followed.pending_gradients && !followed.accumulate)
     return failure(MEBP_INVALID_ARGUMENT, "pending_gradients is room beside a sum over micro-batches; give accumulate, "
                                           "too, or leave it out");
+  if (followed.tree_batches && (!followed.accumulate || isForwardOnly(followed) || countLanes(followed) > 1))
+    return failure(MEBP_INVALID_ARGUMENT, "tree_batches are those of a step by gradients, one after the other; give "
+                                          "accumulate and no in_flight, or leave it out");
+  constexpr uint32_t mostInTree = mostOf(&mebp_session_options::tree_batches);
+  if (followed.tree_batches > mostInTree)
+    return failure(MEBP_INVALID_ARGUMENT, "%u micro-batches in a tree are more than the %u that a step may have",
+                   followed.tree_batches, mostInTree);
   if (Status status = checkDropout(bundle, followed); !status.ok())
     return status;
   if (Status status = checkValueAdapter(bundle, followed); !status.ok())
@@ -227,6 +234,8 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   choice.optimizer = format::findOptimizer(options.optimizer);
   choice.state = {options.momentum != 0};
   choice.gradients = gradientUseOf(bundle, options);
+  for (uint32_t rest = options.tree_batches; rest > 1; rest >>= 1)
+    ++choice.treeSums;
   choice.hasPending = options.pending_gradients;
   choice.isBySvd = options.galore_refresh == MEBP_REFRESH_BY_SVD;
   choice.forwardOnly = isForwardOnly(options);

@@ -55,6 +55,11 @@ Status Session::step(const Batches &batches, const Objective &of, mebp_step_resu
     return failure(MEBP_INVALID_ARGUMENT,
                    "a step of %u micro-batches needs room for their sum; create the session with accumulate",
                    batches.count);
+  if (engine.settings.tree_batches && batches.count > engine.settings.tree_batches)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a step of %u micro-batches, and tree_batches is %u; create the session with "
+                   "more",
+                   batches.count, engine.settings.tree_batches);
   if (Status status = engine.takeBatches(batches, of, allLabels); !status.ok())
     return status;
   double squaredNorm = 0;

@@ -22,10 +22,17 @@ struct Tokens : mebp_batch {
   const int32_t *starts; // of each token's sample, the position in its row; null: each row is one sample
 };
 
+// What a step is a part of: labels, micro-batches and earlier rows of all sessions that share it. Zeros: of none.
+struct Part {
+  uint64_t labels = 0;
+  uint32_t batches = 0;
+  uint64_t firstRow = 0;
+};
+
 // The micro-batches of a step.
 struct Batches {
-  Batches(const mebp_batch *tokens, const int32_t *const *starts, uint32_t count)
-      : tokens(tokens), starts(starts), count(count) {}
+  Batches(const mebp_batch *tokens, const int32_t *const *starts, uint32_t count, const Part &part = {})
+      : tokens(tokens), starts(starts), count(count), part(part) {}
   explicit Batches(const Tokens &one) : Batches(&one, &one.starts, 1) {}
 
   Tokens operator[](uint32_t index) const { return {tokens[index], starts ? starts[index] : nullptr}; }
@@ -33,6 +40,7 @@ struct Batches {
   const mebp_batch *tokens;
   const int32_t *const *starts; // null: none has any
   uint32_t count;
+  Part part;
 };
 
 // The memory of the micro-batch that runs: what programs read of it, and what they write for the caller. One place for

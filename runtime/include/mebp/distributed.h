@@ -17,6 +17,31 @@ extern "C" {
 mebp_code mebp_bundle_own_part(const mebp_bundle *bundle, uint32_t index, uint32_t count, bool *owned,
                                mebp_error *error);
 
+/* Gives back what on_gradient has taken, with what it is to be now. For any thread, while the step runs, which waits
+ * for it. */
+mebp_code mebp_session_give_gradient(mebp_session *session, uint32_t trainable, mebp_error *error);
+
+/* What the micro-batches of one call are a part of: a step that several sessions share. */
+typedef struct mebp_step_part {
+  size_t size MEBP_SIZE_OF(mebp_step_part);
+  uint64_t labels;    /* that count, of all micro-batches of the step: the loss and gradients are divided by it */
+  uint32_t batches;   /* of the step, of all sessions */
+  uint64_t first_row; /* rows of micro-batches before these, by which dropout chooses */
+} mebp_step_part;
+static inline void mebp_step_part_init(mebp_step_part *part) {
+  memset((void *)part, 0, sizeof(*part));
+  part->size = sizeof(*part);
+}
+
+/* One session's part of such a step, in which on_gradient sums gradients over the sessions before they are applied;
+ * result->loss and tokens are of the part. With options.tree_batches gradients are summed in a binary tree over the
+ * micro-batches' numbers: neighbours meet first, then pairs of them, and what is left at the end, the latest first. So
+ * sessions that have 2^k micro-batches each, from a multiple of 2^k on, give sums that are nodes of the tree, and that
+ * are the same bits wherever they are made. */
+mebp_code mebp_session_step_part(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
+                                 uint32_t count, const mebp_step_part *part, mebp_step_result *result,
+                                 mebp_error *error);
+
 /* Where the values of the trainable `name` lie, to be read and written between two calls: as the bundle stores them,
  * f32 or bf16, or int8 with f16 scales and minima of its groups behind it, each at the next multiple of 64 bytes. They
  * stay there until the session is paused or destroyed, or takes its other adapter. MEBP_UNSUPPORTED where they are in a

@@ -311,6 +311,8 @@ typedef struct mebp_session_options {
   mebp_on_block on_block;
   void *block_user;
   uint32_t blocks_ahead;
+  /* With accumulate: up to so many micro-batches of a step are summed in a binary tree (mebp_session_step_part). */
+  uint32_t tree_batches;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);
@@ -387,9 +389,6 @@ mebp_code mebp_session_objective_gradients(mebp_session *session, const int32_t 
 mebp_code mebp_session_objective_step(mebp_session *session, const mebp_batch *batches, uint32_t count,
                                       mebp_objective objective, void *user, mebp_step_result *result,
                                       mebp_error *error);
-/* Gives back what on_gradient has taken, with what it is to be now. For any thread, while the step runs, which waits
- * for it. */
-mebp_code mebp_session_give_gradient(mebp_session *session, uint32_t trainable, mebp_error *error);
 /* One optimizer update with gradients given by the caller, which are not clipped: gradients[i] has the i-th trainable's
  * elements. */
 mebp_code mebp_session_apply_gradients(mebp_session *session, const float *const *gradients, mebp_error *error);
