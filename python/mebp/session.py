@@ -64,6 +64,8 @@ class Session(Sequences):
         pending_gradients: bool = False,
         value_adapter: bool = False,
         stream: object | None = None,
+        tree_batches: int = 0,
+        taker: object | None = None,
         **optimizer_options: object,
     ) -> None:
         """Opens the bundle folder `path`. Its options, by docs/write_options.py:
@@ -91,6 +93,7 @@ class Session(Sequences):
 
         Beside them:
         stream: of a device's half of a split model, the way to its server: mebp.split.connect.
+        tree_batches, taker: of a step that several processes share: mebp.distributed.
         optimizer_options: what the optimizer has of its own, None for its default; no other one's.
             betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
@@ -127,7 +130,8 @@ class Session(Sequences):
         given |= {"return_gradients": has_gradients if return_gradients is None else return_gradients}
         texts = session_options.option_texts(given)
         texts |= session_options.optimizer_texts(optimizer_options, plan, self.optimizer)
-        self._native = runtime.Session(self._bundle, stream, texts)
+        texts |= {"tree_batches": str(tree_batches)} if tree_batches else {}
+        self._native = runtime.Session(self._bundle, stream, texts, taker)
         for warning in self._native.take_warnings():
             say(f"warning: {warning}", error=True)
 
@@ -261,6 +265,11 @@ class Session(Sequences):
         """
         ids, targets = arrays.micro_batches(input_ids, labels)
         return StepResult(*self._session.step(ids, targets, arrays.starts_of_batches(starts, ids)))
+
+    @property
+    def native(self) -> object:
+        """The C API's: what mebp.distributed takes of a session that is a part of a step's."""
+        return self._session
 
     def apply_gradients(self, gradients: Mapping[str, object]) -> None:
         """One update with gradients that the caller gives, {PEFT key: array} of the shapes of trainables().

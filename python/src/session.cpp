@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calls.h"
+#include "gradient_taker.h"
 #include "module.h"
 #include "split.h"
 
@@ -63,7 +64,8 @@ struct Scores {
 class Session {
 public:
   // Options are texts by their names.
-  Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts) : bundle(bundle) {
+  Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts, nb::object given)
+      : bundle(bundle), taker(std::move(given)) {
     mebp_session_options options;
     mebp_session_options_init(&options);
     mebp_error error;
@@ -76,6 +78,7 @@ public:
     options.log_user = this;
     if (stream)
       stream->giveTo(options);
+    taker.giveTo(options);
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -171,20 +174,41 @@ public:
   // One array of each for every micro-batch; all have starts, or none has.
   nb::tuple step(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels,
                  const std::vector<TokenArray> &starts) {
-    std::vector<mebp_batch> batches;
-    std::vector<const int32_t *> pointers;
-    for (size_t i = 0; i < ids.size(); ++i)
-      batches.push_back(batchOf(ids[i], labels[i]));
-    for (const TokenArray &each : starts)
-      pointers.push_back(each.data());
-    mebp_step_result result;
-    unlocked([&](mebp_error *error) {
-      return mebp_session_packed_step(handle.get(), batches.data(), pointers.empty() ? nullptr : pointers.data(),
-                                      static_cast<uint32_t>(batches.size()), &result, error);
+    const MicroBatches all(ids, labels, starts);
+    return stepBy([&](mebp_step_result *result, mebp_error *error) {
+      return mebp_session_packed_step(handle.get(), all.batches.data(), all.starts(), all.count(), result, error);
     });
-    return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes,
-                          result.written_bytes);
   }
+  // Of a step that has so many labels and micro-batches, and rows before these.
+  nb::tuple stepPart(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels,
+                     const std::vector<TokenArray> &starts, uint64_t allLabels, uint32_t allBatches,
+                     uint64_t firstRow) {
+    const MicroBatches own(ids, labels, starts);
+    mebp_step_part part;
+    mebp_step_part_init(&part);
+    part.labels = allLabels;
+    part.batches = allBatches;
+    part.first_row = firstRow;
+    return stepBy([&](mebp_step_result *result, mebp_error *error) {
+      return mebp_session_step_part(handle.get(), own.batches.data(), own.starts(), own.count(), &part, result, error);
+    });
+  }
+  // Those that count.
+  uint64_t countLabels(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels,
+                       const std::vector<TokenArray> &starts) {
+    const MicroBatches own(ids, labels, starts);
+    uint64_t count = 0;
+    mebp_error error;
+    check(mebp_session_count_labels(handle.get(), own.batches.data(), own.starts(), own.count(), &count, &error), error);
+    return count;
+  }
+  void giveGradient(uint32_t index) {
+    mebp_error error;
+    check(mebp_session_give_gradient(handle.get(), index, &error), error);
+  }
+  // Another thread's call ends at its next kernel, and nothing has changed.
+  void cancel() { mebp_session_cancel(handle.get()); }
+  void clearCancel() { mebp_session_clear_cancel(handle.get()); }
 
   FloatResult logits(TokenArray ids, uint32_t first, uint32_t count, std::optional<TokenArray> starts) {
     FloatResult result = makeArray({ids.shape(0), count, bundle.outputs()});
@@ -315,6 +339,28 @@ private:
   static mebp_batch batchOf(const TokenArray &ids, const TokenArray &labels) {
     return {ids.data(), labels.data(), rows(ids), columns(ids)};
   }
+  struct MicroBatches {
+    MicroBatches(const std::vector<TokenArray> &ids, const std::vector<TokenArray> &labels,
+                 const std::vector<TokenArray> &given) {
+      for (size_t i = 0; i < ids.size(); ++i)
+        batches.push_back(batchOf(ids[i], labels[i]));
+      for (const TokenArray &each : given)
+        pointers.push_back(each.data());
+    }
+    uint32_t count() const { return static_cast<uint32_t>(batches.size()); }
+    const int32_t *const *starts() const { return pointers.empty() ? nullptr : pointers.data(); }
+
+    std::vector<mebp_batch> batches;
+    std::vector<const int32_t *> pointers;
+  };
+
+  template <typename Call> nb::tuple stepBy(Call call) {
+    mebp_step_result result;
+    unlocked([&](mebp_error *error) { return call(&result, error); });
+    return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes,
+                          result.written_bytes);
+  }
+
   static const int32_t *dataOf(const std::optional<TokenArray> &starts) { return starts ? starts->data() : nullptr; }
 
   std::vector<size_t> trainableShape(uint32_t index) const {
@@ -325,6 +371,7 @@ private:
   }
 
   const Bundle &bundle;
+  GradientTaker taker;
   std::vector<std::string> warned;
   std::unique_ptr<mebp_session, Destroy> handle;
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
@@ -400,8 +447,9 @@ void bindSession(nb::module_ &module) {
       .def("draft_limit", &Generation::draftLimit);
   nb::class_<Session>(module, "Session")
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
-      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &>(), nb::arg("bundle"),
-           nb::arg("stream").none(), nb::arg("options"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object>(),
+           nb::arg("bundle"), nb::arg("stream").none(), nb::arg("options"), nb::arg("taker").none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))
@@ -415,6 +463,12 @@ void bindSession(nb::module_ &module) {
       .def("use_value_adapter", &Session::useValueAdapter, nb::arg("uses"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
+      .def("step_part", &Session::stepPart, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"),
+           nb::arg("all_labels"), nb::arg("all_batches"), nb::arg("first_row"))
+      .def("count_labels", &Session::countLabels, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
+      .def("give_gradient", &Session::giveGradient, nb::arg("index"))
+      .def("cancel", &Session::cancel)
+      .def("clear_cancel", &Session::clearCancel)
       .def("logits", &Session::logits, nb::arg("ids"), nb::arg("first"), nb::arg("count"), nb::arg("starts").none())
       .def("apply_gradients", &Session::applyGradients, nb::arg("gradients"))
       .def("read_trainable", &Session::readTrainable, nb::arg("index"))

@@ -204,14 +204,33 @@ mebp_code mebp_session_step(mebp_session *session, const int32_t *ids, const int
   return mebp_session_step_batches(session, &one, 1, result, error);
 }
 
+static Status checkBatches(const Batches &batches) {
+  Status status = batches.count ? checkArguments({{"batches", batches.tokens}}) : Status();
+  for (uint32_t i = 0; status.ok() && i < batches.count; ++i)
+    status = checkPointers(batches[i]);
+  return status;
+}
+
+mebp_code mebp_session_count_labels(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
+                                    uint32_t count, uint64_t *labels, mebp_error *error) {
+  const Batches given(batches, starts, count);
+  return withSession(session, error, {{"labels", labels}}, [&](Session &used) {
+    uint64_t found = 0;
+    Status status = checkBatches(given);
+    if (status.ok())
+      status = used.countLabels(given, found);
+    if (status.ok())
+      *labels = found;
+    return status;
+  });
+}
+
 static mebp_code stepOf(mebp_session *session, const Batches &batches, const Objective &objective,
                         mebp_step_result *result, mebp_error *error) {
   return runs(session, error, {{"result", result}}, [&](Session &used) {
     Status status = checkSize("mebp_step_result", *result);
-    if (status.ok() && batches.count)
-      status = checkArguments({{"batches", batches.tokens}});
-    for (uint32_t i = 0; status.ok() && i < batches.count; ++i)
-      status = checkPointers(batches[i]);
+    if (status.ok())
+      status = checkBatches(batches);
     if (!status.ok())
       return status;
     mebp_step_result own = {};

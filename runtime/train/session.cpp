@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <string>
 
 #include "runtime/backends/backends.h"
 #include "runtime/train/finite.h"
@@ -42,6 +43,15 @@ Status Session::create(Bundle &opened, const mebp_session_options &options) {
   if (status.ok())
     gradientStep.create();
   return status;
+}
+
+Status Session::countLabels(const Batches &batches, uint64_t &out) {
+  for (uint32_t i = 0; i < batches.count; ++i) {
+    if (Status status = engine.take(batches[i]); !status.ok())
+      return status.in("micro-batch " + std::to_string(i));
+    out += engine.lane().labels;
+  }
+  return Status();
 }
 
 Status Session::step(const Batches &batches, const Objective &of, mebp_step_result &out) {

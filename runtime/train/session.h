@@ -18,6 +18,8 @@ public:
 
   Status loss(const Tokens &tokens, double &out);
   Status lossAndGradients(const Tokens &tokens, const Objective &of, double &out);
+  // Those that count.
+  Status countLabels(const Batches &batches, uint64_t &out);
   Status step(const Batches &batches, const Objective &of, mebp_step_result &out);
   Status applyGradients(const float *const *given);
   Status applySums(mebp_step_result &out);

@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--train-tokens",
         metavar="LIST",
-        help="add these tokens, with commas between them, to the vocabulary, and train their rows beside LoRA; or all, to "
-        "train every row that the model has",
+        help="add these tokens, with commas between them, to the vocabulary, and train their rows beside LoRA; all: "
+        "every row that the model has",
     )
     parser.add_argument(
         "--shape-only", action="store_true", help="export without weights; the model needs only its config.json"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import mebp
+from mebp.distributed.launched import says_why
 from mebp.errors import Error, reason
 from mebp.files import user_path
 from mebp.training.foreign_names import SAME, command_hint, option_hint, plain_name
@@ -218,7 +219,7 @@ def _run(arguments: Sequence[str] | None) -> int:
                 setattr(parsed, name, user_path(value))
         return import_module(f"mebp.cli.{parsed.command}").run(parsed)
     except Error as error:
-        return _fail(error)
+        return _fail(error) if says_why() else FAILED
     except KeyboardInterrupt:
         say("mebp: interrupted", error=True)
         return INTERRUPTED

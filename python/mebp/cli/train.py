@@ -85,8 +85,8 @@ def _add_data(add: Callable) -> None:
         "--train-tokens",
         action="append",
         metavar="LIST",
-        help="add these tokens, with commas between them, to MODEL's vocabulary, and train their rows beside LoRA; or all, "
-        "to train every row that it has",
+        help="add these tokens, with commas between them, to MODEL's vocabulary, and train their rows beside LoRA; "
+        "all: every row that it has",
     )
     add(
         "--mask-probability",
@@ -135,6 +135,12 @@ def _add_optimizer(add: Callable) -> None:
         type=int,
         metavar="N",
         help="batches, pairs or prompts per optimizer step (default: 1)",
+    )
+    add(
+        "--global-batch",
+        type=int,
+        metavar="M",
+        help="the same of batches, whose gradients are summed in a tree: the same bits in 1, 2 or 4 processes",
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")

@@ -146,6 +146,7 @@ class _Run:
             "--optimizer": session.optimizer,
             "--weight-decay": options.weight_decay,
             "--accumulate": options.accumulate,
+            "--global-batch": options.global_batch,
             "--schedule": self.schedule,
             "--warmup": options.warmup,
             "--warmup-ratio": options.warmup_ratio,
@@ -214,11 +215,10 @@ class _Run:
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:
         """Until the end, a signal, or what the callback says."""
-        options, stopped = self.options, False
-        while not (self._is_finished or self.interrupted.pressed or stopped):
+        options, stopped = self.options, self._is_finished
+        if not (stopped or self.interrupted.pressed):
             self._evaluate_if_due(log, reporter)  # where the run was stopped before it
-            if self._is_finished:
-                break
+        while not self.objective.ends(self._is_finished or self.interrupted.pressed or stopped):
             with self.duration.timed():
                 record = self._step(log, reporter)
             if record is None:

@@ -2,6 +2,7 @@
 """The session of a run, within the memory that its bundle was compiled for."""
 
 from mebp.building.budget import binding_budget
+from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.split_options import CONNECTION, open_stream
@@ -10,10 +11,11 @@ from mebp.training.options import TrainingOptions
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
+    group = joined()
     session = Session(
         options.bundle,
         device=options.device,
-        threads=options.threads,
+        threads=options.threads or (group.threads if group else None),
         optimizer=options.optimizer,
         lr=options.lr,
         weight_decay=options.weight_decay,

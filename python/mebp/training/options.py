@@ -71,6 +71,7 @@ class TrainingOptions:
     clip: float | None = None
     clip_recompute: bool = False
     accumulate: int = 1
+    global_batch: int | None = None  # micro-batches of a step, of all processes
     packing: bool | None = None
     schedule: str | None = None  # None for a constant one
     warmup: int = 0
@@ -124,8 +125,15 @@ class TrainingOptions:
             object.__setattr__(self, "train_tokens", check_tokens(texts))
         self._check_names()
         self._check_numbers()
+        if self.global_batch is not None:
+            self._check_global_batch()
         self._check_objective()
         self._check_together()
+
+    @property
+    def batches_per_step(self) -> int:
+        """Of all processes; pairs or prompts, as the objective has them."""
+        return self.global_batch or self.accumulate
 
     def _check_names(self) -> None:
         if self.train_tokens and self.task not in (None, CAUSAL):
@@ -142,7 +150,8 @@ class TrainingOptions:
             programs(self.report_to)
 
     def _check_numbers(self) -> None:
-        for name in ("steps", "epochs", "accumulate", "eval_every", "patience", "save_every", "in_flight"):
+        counts = "steps", "epochs", "accumulate", "global_batch", "eval_every", "patience", "save_every", "in_flight"
+        for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise Error(f"--{name.replace('_', '-')} is {value}; give at least 1")
@@ -194,6 +203,20 @@ class TrainingOptions:
                 f"--in-flight sends batches ahead, and --objective {self.objective} takes one sequence after the "
                 "other; leave one of them out"
             )
+
+    def _check_global_batch(self) -> None:
+        if self.accumulate != 1:
+            raise Error("--global-batch counts the batches of a step in all processes, and --accumulate those of one; "
+                        "give one of them")  # fmt: skip
+        others = {
+            f"--objective {self.objective}": self.objective != SFT,
+            "--turn-weights": self.turn_weights,
+            "--connect": self.connect,
+        }
+        for option, value in others.items():
+            if value:
+                raise Error(f"--global-batch sums the gradients of batches of text, which {option} has not; give "
+                            "--accumulate instead")  # fmt: skip
 
     def _check_weights(self) -> None:
         besides = {"--packing": self.packing, "--in-flight": self.in_flight > 1, "--connect": self.connect}

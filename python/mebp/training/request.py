@@ -19,6 +19,8 @@ from mebp.data.hub import is_hub
 from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
+from mebp.distributed.group import joined
+from mebp.distributed.roles import for_rank
 from mebp.errors import Error
 from mebp.exporter.hub_files import name_on_hub
 from mebp.files import user_path
@@ -102,6 +104,11 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
+        if group := joined():
+            return replace(self, training=for_rank(self.training, group))._run(callback, progress and group.is_first)
+        return self._run(callback, progress)
+
+    def _run(self, callback: Callback | None, progress: bool) -> TrainingRun:
         if self.training.plan_only:
             return self._plan(progress)
         check_installed(self.training.report_to)
@@ -190,8 +197,15 @@ class Request:
             if lacking := _lacking_to_answer(self.training, asked):
                 raise lacking.refusal()
             return asked, str(asked), Origin.of_bundle(asked)
-        built = self._build(progress, self._build_with_room)
+        built = self._build_on_each(progress)
         return built.bundle, built.model, Origin.of_built(built, str(asked))
+
+    def _build_on_each(self, progress: bool) -> Built:
+        def make() -> Built:
+            return self._build(progress, self._build_with_room)
+
+        group = joined()
+        return group.after_first(make, "exporting and compiling the model") if group else make()
 
     def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
         """What a method of Builder makes of the model."""
@@ -204,7 +218,7 @@ class Request:
         if training.objective != SFT:
             also["objective"] = training.objective
         if not (training.optimizer and takes_losses(training.optimizer)):
-            also["accumulate"] = (training.accumulate > 1 or training.turn_weights) and training.objective == SFT
+            also["accumulate"] = (training.batches_per_step > 1 or training.turn_weights) and training.objective == SFT
             also["clip"] = training.clip is not None and not training.clip_recompute
         also |= needed_options(training.objective, training.objective_options)
         given = self.compiling.given()

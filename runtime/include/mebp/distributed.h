@@ -33,6 +33,10 @@ static inline void mebp_step_part_init(mebp_step_part *part) {
   part->size = sizeof(*part);
 }
 
+/* The labels of these micro-batches that count. Runs nothing. */
+mebp_code mebp_session_count_labels(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
+                                    uint32_t count, uint64_t *labels, mebp_error *error);
+
 /* One session's part of such a step, in which on_gradient sums gradients over the sessions before they are applied;
  * result->loss and tokens are of the part. With options.tree_batches gradients are summed in a binary tree over the
  * micro-batches' numbers: neighbours meet first, then pairs of them, and what is left at the end, the latest first. So

@@ -70,6 +70,10 @@ class Objective(ABC):
         """Whether the run is to end; the run says so."""
         return False
 
+    def ends(self, asked: bool) -> bool:
+        """Whether the run ends before the next step, where this process is `asked` to."""
+        return asked
+
     @classmethod  # noqa: B027, most ask for no more than their options' classes do
     def check_options(cls, options: TrainingOptions) -> None:
         """Raises mebp.Error where it cannot train with these, before anything is read or compiled. What a row of

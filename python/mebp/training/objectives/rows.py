@@ -10,12 +10,16 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.masking import MaskedText
 from mebp.data.sources import Source, told
+from mebp.distributed.global_batch import GlobalBatch
+from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
+from mebp.session_options import takes_losses
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
 from mebp.training.objectives.base import FORWARD, Measured, Objective, Step
+from mebp.training.options import TrainingOptions
 from mebp.words import counted, listed
 
 Batches = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]
@@ -48,18 +52,36 @@ class OfRows(Objective):
         loss = evaluate(session, data, stop)
         return None if loss is None else Measured(loss)
 
+    def __init__(self, options: TrainingOptions) -> None:
+        super().__init__(options)
+        self._shared = GlobalBatch(options.global_batch, joined()) if options.global_batch else None
+
+    def session_options(self) -> Mapping[str, object]:
+        return super().session_options() | (self._shared.session_options() if self._shared else {})
+
+    @classmethod
+    def check_options(cls, options: TrainingOptions) -> None:
+        if options.global_batch and options.optimizer and takes_losses(options.optimizer):
+            raise Error(f"--global-batch sums gradients, and --optimizer {options.optimizer} takes losses alone; give "
+                        "--accumulate instead")  # fmt: skip
+
+    def ends(self, asked: bool) -> bool:
+        return self._shared.ends(asked) if self._shared else asked
+
     def begin(self, session: Session) -> Iterator[str]:
+        if self._shared:
+            self._shared.check_alike(session, self.options, self.digest)
         yield from self.notes
 
     def steps_per_epoch(self, session: Session) -> int:
-        return self.data.steps_per_epoch(session.max_batch * self.options.accumulate)
+        return self.data.steps_per_epoch(session.max_batch * self.options.batches_per_step)
 
     @property
     def _whole(self) -> Dataset:
         return self.data.whole if isinstance(self.data, MaskedText) else self.data
 
     def work(self, session: Session, number: int) -> float:
-        data, rows = self._whole, session.max_batch * self.options.accumulate
+        data, rows = self._whole, session.max_batch * self.options.batches_per_step
         return float(sum(len(data.rows[row]) for row in data.rows_of_step(number, rows, self.options.seed)))
 
     def mean_work(self, session: Session) -> float:
@@ -72,9 +94,9 @@ class OfRows(Objective):
 
     def step(self, session: Session, number: int) -> Step:
         options = self.options
-        batches = self.data.step_batches(number, session.max_batch, options.accumulate, options.seed)
+        batches = self.data.step_batches(number, session.max_batch, options.batches_per_step, options.seed)
         losses = self._losses_by_source(session, number, batches)
-        result = session.step(*batches)
+        result = self._shared.step(session, batches) if self._shared else session.step(*batches)
         return Step(result, sum(ids.size for ids in batches[0]), losses(result.loss))
 
     def hold(self, held: Dataset | None) -> None:
@@ -90,7 +112,7 @@ class OfRows(Objective):
             )
 
     def measures(self, which: str) -> bool:
-        return which in self.measured
+        return which in self.measured and (self._shared is None or self._shared.is_first)
 
     def use(self, data: Dataset) -> None:
         """Says which losses are logged: with several sources, that of each."""
@@ -107,7 +129,9 @@ class OfRows(Objective):
         if data.mix is None:
             return lambda whole: {}
         options, names = self.options, data.mix.names
-        sources = data.mix.sources(data.rows_of_step(number, session.max_batch * options.accumulate, options.seed))
+        sources = data.mix.sources(
+            data.rows_of_step(number, session.max_batch * options.batches_per_step, options.seed)
+        )
         ids, labels, starts = batches
         shift = data.rows[0].shift
         counts = np.concatenate([np.count_nonzero(each[:, shift:] != IGNORED_LABEL, axis=1) for each in labels])

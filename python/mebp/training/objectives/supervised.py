@@ -27,6 +27,7 @@ class Supervised(OfRows):
 
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:
+        super().check_options(options)
         check_counting(options.data)
         if options.turn_weights and options.optimizer and takes_losses(options.optimizer):
             raise Error(

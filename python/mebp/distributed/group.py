@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes that torchrun has started, and what they tell one another: arrays of numbers, and JSON within a limit.
+Nothing that is received is ever run or unpickled."""
+
+import atexit
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from mebp.distributed.launched import is_launched
+from mebp.errors import Error, reason
+from mebp.extras import need_packages
+from mebp.words import say
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Made = TypeVar("Made")
+
+_LONGEST = 1 << 20  # bytes of JSON that a rank may send
+_TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may measure on data meanwhile
+_TELLS_AFTER = 10.0  # seconds of waiting
+
+
+class Group:
+    def __init__(self) -> None:
+        need_packages("torchrun", "distributed", "torch")
+        import torch.distributed as torch_distributed
+
+        self.rank, self.size = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
+        self.local_rank, self.local_size = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+        self._torch = torch_distributed
+        # Its name since torch 2.13.
+        self._gather_into = getattr(torch_distributed, "all_gather_single", torch_distributed.all_gather_into_tensor)
+        with self._told("cannot meet the other processes"):
+            torch_distributed.init_process_group("gloo", timeout=_TIMEOUT)
+        # Sums go on while a step computes, on a thread of their own; what a step's beginning says goes its own way.
+        self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
+        atexit.register(torch_distributed.destroy_process_group)  # whose threads Python's end would abort
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def threads(self) -> int:
+        """Those of a process, where nobody says how many: its machine's cores are shared out."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // self.local_size)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Raises mebp.Error where torch says that another process is gone."""
+        try:
+            yield
+        except (RuntimeError, OSError) as error:
+            line = str(reason(error)).splitlines()[0]
+            raise Error(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
+
+    def gather(self, values: Sequence[int]) -> np.ndarray:
+        """int64 [ranks, values]: as many of each rank."""
+        return self._gather(np.array(values, np.int64))
+
+    def gather_numbers(self, values: Sequence[float]) -> np.ndarray:
+        """float64 [ranks, values]."""
+        return self._gather(np.array(values, np.float64))
+
+    def _gather(self, own: np.ndarray) -> np.ndarray:
+        import torch
+
+        found = torch.empty(self.size * own.size, dtype=torch.from_numpy(own).dtype)
+        with self._told("lost another process"):
+            self._gather_into(found, torch.from_numpy(own))
+        return found.numpy().reshape(self.size, own.size)
+
+    def gather_json(self, value: object) -> list[object]:
+        """What each rank has given. Raises mebp.Error where it is longer than a megabyte, or no JSON."""
+        text = json.dumps(value).encode()
+        lengths = self.gather([len(text)])[:, 0]
+        if lengths.max() > _LONGEST:
+            raise Error(
+                f"rank {int(lengths.argmax())} tells {lengths.max():,} bytes of itself, above {_LONGEST:,}; start all "
+                "from the same mebp"
+            )
+        padded = np.zeros(int(lengths.max()), np.uint8)
+        padded[: len(text)] = np.frombuffer(text, np.uint8)
+        rows = self._gather(padded)
+        try:
+            return [json.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
+        except ValueError as error:
+            raise Error(
+                f"another process of the group tells no JSON ({reason(error)}); start all from the same mebp"
+            ) from error
+
+    def check_alike(self, told: Mapping[str, str]) -> None:
+        """Raises mebp.Error where another process has something else of what each tells of itself, by its name."""
+        ranks = self.gather_json(told)
+        for rank, other in enumerate(ranks):
+            first = ranks[0]
+            if not isinstance(first, dict) or not isinstance(other, dict):
+                raise Error(f"rank {rank} tells nothing of itself; start all from the same mebp")
+            for name in sorted(first.keys() | other.keys()):
+                if (its := other.get(name)) != (own := first.get(name)):
+                    raise Error(f"rank {rank} has {name} {its}, and rank 0 has {own}; start all alike")
+
+    def sum_in_tree(self, values: np.ndarray) -> None:
+        """float32 [n] becomes the sum over ranks, of neighbours first, in place. Each rank sums a part."""
+        import torch
+
+        part = -(-values.size // self.size)
+        sent = np.zeros((self.size, part), np.float32)
+        sent.reshape(-1)[: values.size] = values
+        received = torch.empty(self.size * part)
+        with self._told("lost another process"):
+            self._torch.all_to_all_single(received, torch.from_numpy(sent.reshape(-1)), group=self._sums)
+        own = join_in_tree(list(received.numpy().reshape(self.size, part)))
+        whole = torch.empty(self.size * part)
+        with self._told("lost another process"):
+            self._gather_into(whole, torch.from_numpy(own), group=self._sums)
+        values[:] = whole.numpy()[: values.size]
+
+    def after_first(self, make: Callable[[], Made], what: str) -> Made:
+        """What `make` returns, which the first process of each machine calls before the others: they find what it has
+        written. Where it fails, they end."""
+        if self.local_rank:
+            self._wait_for_first(what)
+            return make()
+        try:
+            made = make()
+        except BaseException:
+            self.gather([0])
+            raise
+        self.gather([1])
+        return made
+
+    def _wait_for_first(self, what: str) -> None:
+        import torch
+
+        found, began, told = torch.empty(self.size, dtype=torch.int64), time.monotonic(), False
+        with self._told("lost another process"):
+            work = self._gather_into(found, torch.ones(1, dtype=torch.int64), async_op=True)
+            while not work.is_completed():
+                time.sleep(0.02)
+                if not told and time.monotonic() - began > _TELLS_AFTER:
+                    told = True
+                    say(f"rank {self.rank}: waits for rank {self.rank - self.local_rank}, which is {what}", error=True)
+            work.wait()
+        if not found.all():
+            raise SystemExit(2)  # which says why
+
+
+def join_in_tree(parts: list[np.ndarray]) -> np.ndarray:
+    """Neighbours first, then pairs of them, and what is left, the latest first: as a session sums micro-batches
+    (runtime/train/gradients.h)."""
+    open_sums: list[np.ndarray] = []
+    for number, part in enumerate(parts):
+        open_sums.append(part)
+        rest, is_last = number, number + 1 == len(parts)
+        while len(open_sums) > 1 and (rest & 1 or is_last):
+            later = open_sums.pop()
+            open_sums[-1] = open_sums[-1] + later
+            rest >>= 1
+    return open_sums[0]
+
+
+@cache
+def joined() -> Group | None:
+    """The group that torchrun has started this process in; None where it has not. It is joined once."""
+    return Group() if is_launched() else None

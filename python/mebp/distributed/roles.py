@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each process of a group does of a run: all train, and the first alone measures, writes and shows."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mebp.distributed.group import Group
+from mebp.errors import Error
+from mebp.objective_traits import SFT
+from mebp.words import say
+
+if TYPE_CHECKING:
+    from mebp.training.options import TrainingOptions
+
+_OF_FIRST = ("adapter_out", "push_to_hub", "model_out", "log", "plot", "report_to", "profile", "ask", "test")
+# Options that processes may have of their own.
+OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir")
+
+
+def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
+    """Raises mebp.Error for what a run in several processes cannot have."""
+    refused = {
+        f"--objective {options.objective}": options.objective != SFT,
+        "--state": options.state,
+        "--pause-on": options.pause_on,
+        "--judge": options.judge,
+        "--plan-only": options.plan_only,
+        "--connect": options.connect,
+        "--turn-weights": options.turn_weights,
+    }
+    for option, value in refused.items():
+        if value:
+            raise Error(f"{option} is of a run in one process, and torchrun has started {group.size}; leave it out")
+    count = options.global_batch or group.size * options.accumulate
+    if count < group.size:
+        raise Error(f"--global-batch {count}: {group.size} processes need a micro-batch each; give at least "
+                    f"{group.size}, or start fewer")  # fmt: skip
+    if not group.is_first:
+        return replace(options, global_batch=count, accumulate=1, **dict.fromkeys(_OF_FIRST))
+    each, rest = divmod(count, group.size)
+    has_same_bits = rest == 0 and each & (each - 1) == 0
+    say(f"{group.size} processes, --global-batch {count}: "
+        + ("the same bits as in one" if has_same_bits else "as in one, but for rounding"))  # fmt: skip
+    return replace(options, global_batch=count, accumulate=1)

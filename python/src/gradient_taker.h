@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Python object that gradients are handed to, to be summed over processes while the step goes on (mebp.distributed).
+#pragma once
+
+#include "module.h"
+
+namespace mebp::python {
+
+class GradientTaker {
+public:
+  // With a method take(index, array), which gets each gradient's own memory until it is given back, and
+  // is_complete(), whether what was taken is what is to be applied. Neither may raise.
+  explicit GradientTaker(nb::object taker) : taker(std::move(taker)) {}
+  bool isGiven() const { return taker.is_valid() && !taker.is_none(); }
+  void giveTo(mebp_session_options &options);
+
+private:
+  mebp_code take(uint32_t trainable, float *gradient, uint64_t count);
+  mebp_code complete();
+
+  nb::object taker;
+};
+
+} // namespace mebp::python

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--global-batch in one process: the gradients of a step's micro-batches are summed in a tree."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mebp
+from mebp.distributed.global_batch import GlobalBatch
+from mebp.training.loop import TrainingRun
+from support import models
+from support.commands import refusal_in_process
+from support.textmodel import make_tokenizer
+
+EXACT = {"weights": "f32", "precision": "f32"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("source") / "tiny"
+    models.save(models.build("llama", vocab_size=259, num_hidden_layers=2), folder)
+    make_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """An epoch's last step has fewer samples than others."""
+    samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit" + "!" * (index % 7)} for index in range(22)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> None:
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def train(model: Path, data: Path, **options: object) -> TrainingRun:
+    return mebp.train(model, data, **{"steps": 7, "lr": 1e-2, "progress": False, **EXACT, **options})
+
+
+@pytest.mark.parametrize("others", [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}])
+def test_it_is_the_step_of_accumulate(model, data, others):
+    """But for the order of the sums."""
+    summed, in_tree = (train(model, data, **{how: 4}, **others) for how in ("accumulate", "global_batch"))
+    for one, other in zip(summed.records, in_tree.records, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-4) and one.tokens == other.tokens
+    before = mebp.Session(summed.session.path).trainables()
+    for key, values in in_tree.session.trainables().items():
+        moved = np.linalg.norm(values - before[key])
+        assert np.linalg.norm(values - summed.session.trainables()[key]) < 1e-2 * moved, key
+
+
+def test_parts_by_themselves_are_its_gradient(model, data):
+    """A step of SGD moves by the sum of what two sessions give, each a half of the micro-batches."""
+
+    class Half(GlobalBatch):
+        def __init__(self, number: int, labels: list[int]) -> None:
+            super().__init__(4)
+            self.number, self.labels = number, labels
+
+        @property
+        def own(self) -> range:
+            return range(2 * self.number, 2 * self.number + 2)
+
+        def _sum(self, labels: int) -> int:
+            self.labels.append(labels)
+            return 2 * 4 * 15  # 15 of each of the 8 rows
+
+    bundle = train(model, data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
+    generator = np.random.default_rng(0)
+    ids = [generator.integers(0, 259, (2, 16), dtype=np.int32) for _ in range(4)]
+    options = {"optimizer": "sgd", "lr": 1.0}
+
+    def moved(of: GlobalBatch) -> dict[str, np.ndarray]:
+        session = mebp.Session(bundle, **options, **of.session_options())
+        before = session.trainables()
+        of.step(session, (ids, ids, None))
+        return {key: values - before[key] for key, values in session.trainables().items()}
+
+    labels: list[int] = []
+    first, second, whole = moved(Half(0, labels)), moved(Half(1, labels)), moved(GlobalBatch(4))
+    assert labels == [60, 60]
+    for key, values in whole.items():
+        np.testing.assert_allclose(first[key] + second[key], values, rtol=1e-4, atol=1e-7, err_msg=key)
+
+
+def test_a_resumed_run_has_the_same_bits(model, data, tmp_path):
+    whole = train(model, data, global_batch=4, state=tmp_path / "whole").session.trainables()
+    train(model, data, global_batch=4, state=tmp_path / "state", callback=lambda step: step.step == 3)
+    rest = train(model, data, global_batch=4, state=tmp_path / "state", resume=True).session.trainables()
+    for key, values in whole.items():
+        np.testing.assert_array_equal(rest[key], values, err_msg=key)
+    with pytest.raises(mebp.Error, match="--global-batch"):
+        train(model, data, global_batch=2, state=tmp_path / "state", resume=True, steps=9)
+
+
+def test_its_sums_are_in_the_plan(model, data):
+    """Of 8 micro-batches four at most are open, and one is there in any case."""
+    summed, in_tree = (train(model, data, **{how: 8}, steps=1).session for how in ("accumulate", "global_batch"))
+    gradients = sum(values.nbytes for values in summed.trainables().values())
+    more = in_tree.plan["session_bytes"] - summed.plan["session_bytes"]
+    assert 3 * gradients <= more < 3.2 * gradients + 65536
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--global-batch", "0"], "--global-batch is 0; give at least 1"),
+        (["--global-batch", "2", "--accumulate", "2"],
+         "--global-batch counts the batches of a step in all processes, and --accumulate those of one; give one of "
+         "them"),
+        (["--global-batch", "2", "--objective", "dpo"],
+         "--global-batch sums the gradients of batches of text, which --objective dpo has not; give --accumulate "
+         "instead"),
+        (["--global-batch", "2", "--turn-weights"],
+         "--global-batch sums the gradients of batches of text, which --turn-weights has not; give --accumulate "
+         "instead"),
+        (["--global-batch", "2", "--optimizer", "mezo"],
+         "--global-batch sums gradients, and --optimizer mezo takes losses alone; give --accumulate instead"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_it_is_refused(model, data, options, words, capsys):
+    assert refusal_in_process(capsys, "train", model, "--data", data, *options) == f"mebp: {words}\n"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in several processes, which torchrun starts, have the bits of one."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from support import models
+from support.commands import mebp as command
+from support.textmodel import make_tokenizer
+
+EXACT = ["--weights", "f32", "--precision", "f32", "--seq-len", "32", "--lr", "1e-2"]
+PACKAGE = Path(__file__).resolve().parents[2] / "python" / "mebp"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("source") / "tiny"
+    models.save(models.build("llama", vocab_size=259, num_hidden_layers=2), folder)
+    make_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """An epoch's last step has fewer samples than others."""
+    samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit" + "!" * (index % 7)} for index in range(22)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> None:
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def start(processes: int, *program: object, **options: object) -> subprocess.Popen:
+    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return subprocess.Popen([*agent, *map(str, program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def torchrun(processes: int, *program: object) -> tuple[int, str, str]:
+    agent = start(processes, *program)
+    out, err = agent.communicate(timeout=300)
+    return agent.returncode, out, err
+
+
+def own_lines(err: str) -> list[str]:
+    """What mebp writes of a failure; torchrun's report is around it."""
+    return [line for line in err.splitlines() if line.startswith("mebp:")]
+
+
+def training(model: Path, data: Path, out: Path, *options: object, steps: int = 7) -> list[object]:
+    return ["train", model, "--data", data, *EXACT, "--steps", steps, "--adapter-out", out, *options]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--clip", "0.5", "--lora-dropout", "0.2"], ["--packing", "--optimizer", "adamw8bit"]],
+    ids=["clipped, with dropout", "packed"],
+)
+def test_two_and_four_have_the_bits_of_one(model, data, tmp_path, options):
+    alone = command(*training(model, data, tmp_path / "1", "--global-batch", 4, *options))
+    assert alone.returncode == 0, alone.stderr
+    expected = load_file(tmp_path / "1" / "adapter_model.safetensors")
+    for processes in (2, 4):
+        run = training(model, data, tmp_path / str(processes), "--global-batch", 4, *options)
+        status, out, err = torchrun(processes, "-m", "mebp", *run)
+        assert status == 0, err
+        assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
+        found = load_file(tmp_path / str(processes) / "adapter_model.safetensors")
+        for key, values in expected.items():
+            np.testing.assert_array_equal(found[key], values, err_msg=key)
+        assert len(re.findall(r"^step 7/7 ", out, re.MULTILINE)) == 1  # one of them shows the run
+
+
+def test_another_number_is_equal_but_for_rounding(model, data, tmp_path):
+    """Without --global-batch, each takes what --accumulate says: six, of which no power of two is each one's."""
+    alone = command(*training(model, data, tmp_path / "1", "--accumulate", 6))
+    assert alone.returncode == 0, alone.stderr
+    status, out, err = torchrun(2, "-m", "mebp", *training(model, data, tmp_path / "2", "--accumulate", 3))
+    assert status == 0 and out.startswith("2 processes, --global-batch 6: as in one, but for rounding\n"), err
+    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in "12")
+    for key, values in expected.items():
+        np.testing.assert_allclose(found[key], values, atol=5e-3, err_msg=key)
+
+
+def test_ranks_that_differ_are_named_in_one_line(model, data, tmp_path):
+    program = tmp_path / "program.py"
+    given = [str(each) for each in training(model, data, tmp_path / "out")]
+    program.write_text(f"""import os, sys
+from mebp.cli import main
+sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [])))
+""")
+    status, _, err = torchrun(2, program)
+    assert own_lines(err) == ["mebp: rank 1 has --warmup 3, and rank 0 has 0; start all alike"]
+    assert status != 0 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--global-batch", "1"],
+         "--global-batch 1: 2 processes need a micro-batch each; give at least 2, or start fewer"),
+        (["--state", "state"],
+         "--state is of a run in one process, and torchrun has started 2; leave it out"),
+        (["--objective", "dpo"],
+         "--objective dpo is of a run in one process, and torchrun has started 2; leave it out"),
+    ],
+)  # fmt: skip
+def test_refusals_are_one_line(model, data, tmp_path, options, words):
+    status, _, err = torchrun(2, "-m", "mebp", *training(model, data, tmp_path / "out", *options))
+    assert own_lines(err) == [f"mebp: {words}"]
+    assert status != 0 and not (tmp_path / "out").exists()
+
+
+def test_a_signal_at_any_rank_stops_all_at_one_step(model, data, tmp_path):
+    program, log = tmp_path / "program.py", tmp_path / "log.jsonl"
+    given = [str(each) for each in training(model, data, tmp_path / "out", "--log", log, steps=100000)]
+    program.write_text(f"""import os, sys
+from pathlib import Path
+from mebp.cli import main
+Path({str(tmp_path)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
+sys.exit(main({given!r}))
+""")
+    agent = start(2, program)
+    until = time.monotonic() + 120
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < until and agent.poll() is None:
+        time.sleep(0.05)
+    os.kill(int((tmp_path / "pid1").read_text()), signal.SIGINT)
+    out, err = agent.communicate(timeout=60)
+    assert re.search(r"^stopped after step \d+ of 100000", out, re.MULTILINE), out + err
+    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+
+
+def test_nothing_of_another_process_is_unpickled():
+    """Nor run: what comes are arrays of numbers, and JSON."""
+    for path in sorted((PACKAGE / "distributed").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"_object(s|_list)?\(|import pickle|pickle\.|torch\.load|\beval\(|\bexec\(", text), path
