@@ -143,7 +143,9 @@ def _fp8(source: Path, place: Path, tensors: dict[str, torch.Tensor]) -> dict[st
 def _of_transformers(source: Path, numbers: dict[str, torch.Tensor]) -> Callable[[np.ndarray], np.ndarray]:
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        source, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+    )
     model.load_state_dict({name: values.float() for name, values in numbers.items()}, strict=False)
     model.tie_weights()
 
