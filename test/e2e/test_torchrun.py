@@ -44,8 +44,9 @@ def cache(tmp_path_factory, monkeypatch) -> None:
     monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def start(processes: int, *program: object, **options: object) -> subprocess.Popen:
+def start(processes: int, *program: object, restarts: int = 0) -> subprocess.Popen:
     agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    agent += ["--max-restarts", str(restarts)]
     return subprocess.Popen([*agent, *map(str, program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -112,8 +113,8 @@ sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [
     [
         (["--global-batch", "1"],
          "--global-batch 1: 2 processes need a micro-batch each; give at least 2, or start fewer"),
-        (["--state", "state"],
-         "--state is of a run in one process, and torchrun has started 2; leave it out"),
+        (["--pause-on", "SIGUSR1", "--state", "state"],
+         "--pause-on is of a run in one process, and torchrun has started 2; leave it out"),
         (["--objective", "dpo"],
          "--objective dpo is of a run in one process, and torchrun has started 2; leave it out"),
     ],
@@ -141,6 +142,62 @@ sys.exit(main({given!r}))
     out, err = agent.communicate(timeout=60)
     assert re.search(r"^stopped after step \d+ of 100000", out, re.MULTILINE), out + err
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_a_killed_rank_changes_no_bit(model, data, tmp_path, processes):
+    """torchrun starts all again, and they go on from the state that rank 0 wrote. Nothing has to be set for it."""
+    options = "--global-batch", 4, "--save-every", 1
+    alone = command(*training(model, data, tmp_path / "1", *options, steps=40))
+    assert alone.returncode == 0, alone.stderr
+    program, log = tmp_path / "program.py", tmp_path / "log.jsonl"
+    more = *options, "--state", tmp_path / "state", "--resume", "--log", log
+    given = [str(each) for each in training(model, data, tmp_path / "out", *more, steps=40)]
+    program.write_text(f"""import os, sys, time
+from pathlib import Path
+import mebp.training.objectives.rows as rows
+from mebp.cli import main
+
+class Slow(rows.GlobalBatch):
+    def step(self, *arguments):
+        time.sleep(0.1)
+        return super().step(*arguments)
+
+rows.GlobalBatch = Slow
+Path({str(tmp_path)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
+sys.exit(main({given!r}))
+""")
+    agent = start(processes, program, restarts=2)
+    for kill in range(2):
+        until, before = time.monotonic() + 120, log.read_text().count("\n") if log.exists() else 0
+        while not (log.exists() and log.read_text().count("\n") > before + 3):
+            assert time.monotonic() < until and agent.poll() is None, agent.communicate()
+            time.sleep(0.05)
+        os.kill(int((tmp_path / f"pid{processes - 1 - kill}").read_text()), signal.SIGKILL)
+    out, err = agent.communicate(timeout=300)
+    assert agent.returncode == 0, out + err
+    assert out.count("continues after step") == 2, out
+    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("1", "out"))
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+def test_a_state_is_continued_by_another_number(model, data, tmp_path):
+    """It names the global batch, and never the processes."""
+    options = "--global-batch", 4, "--state", tmp_path / "state"
+    whole = command(*training(model, data, tmp_path / "whole", "--global-batch", 4))
+    assert whole.returncode == 0, whole.stderr
+    first = training(model, data, tmp_path / "out", *options, "--epochs", 1)
+    del first[first.index("--steps") : first.index("--steps") + 2]
+    for processes, run in (
+        (2, [*first]),
+        (4, training(model, data, tmp_path / "out", *options, "--resume")),
+    ):
+        status, out, err = torchrun(processes, "-m", "mebp", *run)
+        assert status == 0, out + err
+    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "out"))
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, err_msg=key)
 
 
 def test_nothing_of_another_process_is_unpickled():

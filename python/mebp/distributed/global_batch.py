@@ -12,6 +12,7 @@ from mebp.compile_options import flag
 from mebp.distributed.group import Group
 from mebp.distributed.numbering import number_by_size
 from mebp.distributed.roles import OF_ONE
+from mebp.distributed.states import share_state
 from mebp.distributed.sums import GradientSums
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -53,6 +54,10 @@ class GlobalBatch:
             {"mebp": __version__, "the bundle": bundle_digest(session.path), "the data": data, **own,
              "kernels": session.kernels}
         )  # fmt: skip
+
+    def begin_alike(self, session: Session) -> None:
+        if self._group:
+            share_state(self._group, session)
 
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, because it does so, or is asked to, in any process."""

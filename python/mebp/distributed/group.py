@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mebp.distributed.launched import is_launched
+from mebp.distributed.launched import is_launched, meeting_place
 from mebp.errors import Error, reason
 from mebp.extras import need_packages
 from mebp.words import say
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-
-Made = TypeVar("Made")
 
 _LONGEST = 1 << 20  # bytes of JSON that a rank may send
 _TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may measure on data meanwhile
@@ -40,7 +38,9 @@ class Group:
         # Its name since torch 2.13.
         self._gather_into = getattr(torch_distributed, "all_gather_single", torch_distributed.all_gather_into_tensor)
         with self._told("cannot meet the other processes"):
-            torch_distributed.init_process_group("gloo", timeout=_TIMEOUT)
+            torch_distributed.init_process_group(
+                "gloo", timeout=_TIMEOUT, store=meeting_place(), rank=self.rank, world_size=self.size
+            )
         # Sums go on while a step computes, on a thread of their own; what a step's beginning says goes its own way.
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
         atexit.register(torch_distributed.destroy_process_group)  # whose threads Python's end would abort
@@ -99,6 +99,13 @@ class Group:
                 f"another process of the group tells no JSON ({reason(error)}); start all from the same mebp"
             ) from error
 
+    def broadcast(self, values: np.ndarray) -> None:
+        """Rank 0's, in place."""
+        import torch
+
+        with self._told("lost another process"):
+            self._torch.broadcast(torch.from_numpy(values), 0)
+
     def check_alike(self, told: Mapping[str, str]) -> None:
         """Raises mebp.Error where another process has something else of what each tells of itself, by its name."""
         ranks = self.gather_json(told)
@@ -126,19 +133,20 @@ class Group:
             self._gather_into(whole, torch.from_numpy(own), group=self._sums)
         values[:] = whole.numpy()[: values.size]
 
-    def after_first(self, make: Callable[[], Made], what: str) -> Made:
-        """What `make` returns, which the first process of each machine calls before the others: they find what it has
-        written. Where it fails, they end."""
+    def by_first(self, make: Callable[[], object], what: str) -> object:
+        """What `make` returns in the first process of each machine, which may be what JSON has. Where it fails, the
+        others end."""
+        made = None
         if self.local_rank:
             self._wait_for_first(what)
-            return make()
-        try:
-            made = make()
-        except BaseException:
-            self.gather([0])
-            raise
-        self.gather([1])
-        return made
+        else:
+            try:
+                made = make()
+            except BaseException:
+                self.gather([0])
+                raise
+            self.gather([1])
+        return self.gather_json(made)[self.rank - self.local_rank]
 
     def _wait_for_first(self, what: str) -> None:
         import torch

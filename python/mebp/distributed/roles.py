@@ -4,7 +4,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mebp.distributed.group import Group
+from mebp.distributed.group import Group, joined
 from mebp.errors import Error
 from mebp.objective_traits import SFT
 from mebp.words import say
@@ -12,16 +12,17 @@ from mebp.words import say
 if TYPE_CHECKING:
     from mebp.training.options import TrainingOptions
 
-_OF_FIRST = ("adapter_out", "push_to_hub", "model_out", "log", "plot", "report_to", "profile", "ask", "test")
+_OF_FIRST = ("adapter", "adapter_out", "push_to_hub", "model_out", "log", "plot", "report_to", "profile", "ask", "test",
+             "state")  # fmt: skip
+_CHOSEN = ("epochs", "steps", "val_split")
 # Options that processes may have of their own.
-OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir")
+OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir", "resume")
 
 
 def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     """Raises mebp.Error for what a run in several processes cannot have."""
     refused = {
         f"--objective {options.objective}": options.objective != SFT,
-        "--state": options.state,
         "--pause-on": options.pause_on,
         "--judge": options.judge,
         "--plan-only": options.plan_only,
@@ -36,9 +37,20 @@ def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
         raise Error(f"--global-batch {count}: {group.size} processes need a micro-batch each; give at least "
                     f"{group.size}, or start fewer")  # fmt: skip
     if not group.is_first:
-        return replace(options, global_batch=count, accumulate=1, **dict.fromkeys(_OF_FIRST))
+        return replace(options, global_batch=count, accumulate=1, resume=False, **dict.fromkeys(_OF_FIRST))
     each, rest = divmod(count, group.size)
     has_same_bits = rest == 0 and each & (each - 1) == 0
     say(f"{group.size} processes, --global-batch {count}: "
         + ("the same bits as in one" if has_same_bits else "as in one, but for rounding"))  # fmt: skip
     return replace(options, global_batch=count, accumulate=1)
+
+
+def as_first(options: "TrainingOptions") -> "TrainingOptions":
+    """With what the run of rank 0, which may go on, has chosen for its length."""
+    group = joined()
+    if group is None:
+        return options
+    told = group.gather_json({name: getattr(options, name) for name in _CHOSEN})[0]
+    if not isinstance(told, dict) or not all(isinstance(told.get(name), int | float | None) for name in _CHOSEN):
+        raise Error("rank 0 tells no length of the run; start all from the same mebp")
+    return replace(options, **{name: told.get(name) for name in _CHOSEN})

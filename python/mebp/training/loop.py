@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mebp.adapters.origin import Origin
 from mebp.data.sources import names_of, told
+from mebp.distributed.roles import as_first
 from mebp.errors import Error, translate_errors
 from mebp.exporter.naming import without_homes
 from mebp.files import check_space, make_parent, scratch_folder
@@ -81,7 +82,7 @@ def train(
     before is saved. `command` makes of the options what is told in the model card. `began`: what the state keeps of
     the model that the bundle is of. `origin`: what mebp.json has beside the adapter; None for the bundle alone.
     """
-    options = defaults.as_begun(options)
+    options = as_first(defaults.as_begun(options))
     check_installed(options.report_to)
     check_outputs(options)
     with ExitStack() as stack:
@@ -173,7 +174,7 @@ class _Run:
                     raise ValueError("a report has a key")
         elif options.adapter:
             load_adapter(self.session, options.adapter)
-        first = self.session.steps
+        first = self.objective.begin_alike(self.session)
         self.was_finished = self._is_finished
         self.duration = Duration(options, self.session, self.objective, self.total, self.eval_every)
         told = self.command, self.objective, self.origin, self.began
@@ -206,11 +207,10 @@ class _Run:
                 hint = "; continue with --resume" if options.state else "; with --state DIR a run can go on"
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
             cut = self.interrupted.pressed and not self._is_finished
-            signal = self.interrupted.signal if cut else None
             judgement = None
             if self.judging and self._is_finished and not self.was_finished:
                 judgement = self.judging.run(self.keeper.result, reporter, lambda: self.interrupted.pressed)
-            found = cut, signal, self.test_loss, self.keeper.result, judgement
+            found = cut, self.interrupted.signal if cut else None, self.test_loss, self.keeper.result, judgement
             return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:

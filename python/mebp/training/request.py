@@ -19,7 +19,7 @@ from mebp.data.hub import is_hub
 from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
-from mebp.distributed.group import joined
+from mebp.distributed.group import Group, joined
 from mebp.distributed.roles import for_rank
 from mebp.errors import Error
 from mebp.exporter.hub_files import name_on_hub
@@ -197,15 +197,22 @@ class Request:
             if lacking := _lacking_to_answer(self.training, asked):
                 raise lacking.refusal()
             return asked, str(asked), Origin.of_bundle(asked)
-        built = self._build_on_each(progress)
+        if group := joined():
+            return self._bundle_of_group(group, progress)
+        built = self._build(progress, self._build_with_room)
         return built.bundle, built.model, Origin.of_built(built, str(asked))
 
-    def _build_on_each(self, progress: bool) -> Built:
-        def make() -> Built:
-            return self._build(progress, self._build_with_room)
+    def _bundle_of_group(self, group: Group, progress: bool) -> tuple[Path, str, Origin]:
+        """The others take what the first process of their machine has made."""
+        built: list[Built] = []
 
-        group = joined()
-        return group.after_first(make, "exporting and compiling the model") if group else make()
+        def make() -> list[str]:
+            built.append(self._build(progress, self._build_with_room))
+            return [str(built[0].bundle), built[0].model]
+
+        bundle, model = map(str, group.by_first(make, "exporting and compiling the model"))
+        asked = str(self.training.bundle)
+        return Path(bundle), model, Origin.of_built(built[0], asked) if built else Origin.of_bundle(Path(bundle))
 
     def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
         """What a method of Builder makes of the model."""

@@ -70,6 +70,10 @@ class Objective(ABC):
         """Whether the run is to end; the run says so."""
         return False
 
+    def begin_alike(self, session: Session) -> int:
+        """The step that the run begins after, in all processes that share it, once the first has loaded its state."""
+        return session.steps
+
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, where this process is `asked` to."""
         return asked

@@ -65,6 +65,11 @@ class OfRows(Objective):
             raise Error(f"--global-batch sums gradients, and --optimizer {options.optimizer} takes losses alone; give "
                         "--accumulate instead")  # fmt: skip
 
+    def begin_alike(self, session: Session) -> int:
+        if self._shared:
+            self._shared.begin_alike(session)
+        return session.steps
+
     def ends(self, asked: bool) -> bool:
         return self._shared.ends(asked) if self._shared else asked
 
