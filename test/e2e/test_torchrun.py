@@ -5,9 +5,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +41,24 @@ def data(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch) -> None:
     monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def start(processes: int, *program: object, restarts: int = 0) -> subprocess.Popen:
-    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+def start(processes: int, *program: object, restarts: int = 0, meeting: int = 0) -> subprocess.Popen:
+    """`meeting`: the port at which it finds another one like it; 0: it is alone."""
+    agent = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     agent += ["--max-restarts", str(restarts)]
+    alike = ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "tiny", "--rdzv-endpoint", f"127.0.0.1:{meeting}"]
+    agent += [*alike, "--local-addr", "127.0.0.1"] if meeting else ["--standalone"]
     return subprocess.Popen([*agent, *map(str, program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -75,14 +87,16 @@ def test_two_and_four_have_the_bits_of_one(model, data, tmp_path, options):
     assert alone.returncode == 0, alone.stderr
     expected = load_file(tmp_path / "1" / "adapter_model.safetensors")
     for processes in (2, 4):
-        run = training(model, data, tmp_path / str(processes), "--global-batch", 4, *options)
-        status, out, err = torchrun(processes, "-m", "mebp", *run)
+        log = tmp_path / f"{processes}.jsonl"
+        run = training(model, data, tmp_path / str(processes), "--global-batch", 4, "--log", log, *options)
+        status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, err
         assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
         found = load_file(tmp_path / str(processes) / "adapter_model.safetensors")
         for key, values in expected.items():
             np.testing.assert_array_equal(found[key], values, err_msg=key)
         assert len(re.findall(r"^step 7/7 ", out, re.MULTILINE)) == 1  # one of them shows the run
+        assert all(1 <= json.loads(line)["imbalance"] < 2 for line in log.read_text().splitlines())
 
 
 def test_another_number_is_equal_but_for_rounding(model, data, tmp_path):
@@ -106,6 +120,29 @@ sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [
     status, _, err = torchrun(2, program)
     assert own_lines(err) == ["mebp: rank 1 has --warmup 3, and rank 0 has 0; start all alike"]
     assert status != 0 and not (tmp_path / "out").exists()
+
+
+def test_adapters_that_drift_apart_are_found(model, data, tmp_path):
+    program = tmp_path / "program.py"
+    given = [str(each) for each in training(model, data, tmp_path / "out", steps=60)]
+    program.write_text(f"""import os, sys
+import mebp.training.objectives.rows as rows
+from mebp.cli import main
+
+class Drifting(rows.GlobalBatch):
+    def step(self, session, batches):
+        if os.environ["RANK"] == "1" and session.steps == 7:
+            session.set_trainables({{key: value + 1 for key, value in session.trainables().items()}})
+        return super().step(session, batches)
+
+rows.GlobalBatch = Drifting
+sys.exit(main({given!r}))
+""")
+    _, _, err = torchrun(2, program)
+    (line,) = own_lines(err)
+    assert line.startswith(
+        "mebp: step 50: rank 1 has another adapter than rank 0; see whether their machines are sound, "
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,15 +181,9 @@ sys.exit(main({given!r}))
     assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-def test_a_killed_rank_changes_no_bit(model, data, tmp_path, processes):
-    """torchrun starts all again, and they go on from the state that rank 0 wrote. Nothing has to be set for it."""
-    options = "--global-batch", 4, "--save-every", 1
-    alone = command(*training(model, data, tmp_path / "1", *options, steps=40))
-    assert alone.returncode == 0, alone.stderr
-    program, log = tmp_path / "program.py", tmp_path / "log.jsonl"
-    more = *options, "--state", tmp_path / "state", "--resume", "--log", log
-    given = [str(each) for each in training(model, data, tmp_path / "out", *more, steps=40)]
+def slow_program(folder: Path, given: list[object]) -> Path:
+    """Says which process each rank is, and makes steps of a tenth of a second."""
+    program = folder / "program.py"
     program.write_text(f"""import os, sys, time
 from pathlib import Path
 import mebp.training.objectives.rows as rows
@@ -164,19 +195,38 @@ class Slow(rows.GlobalBatch):
         return super().step(*arguments)
 
 rows.GlobalBatch = Slow
-Path({str(tmp_path)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
-sys.exit(main({given!r}))
+Path({str(folder)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
+sys.exit(main({[str(each) for each in given]!r}))
 """)
-    agent = start(processes, program, restarts=2)
+    return program
+
+
+def wait_for_steps(log: Path, steps: int, agent: subprocess.Popen) -> None:
+    until = time.monotonic() + 120
+    while not (log.exists() and log.read_text().count("\n") >= steps):
+        assert time.monotonic() < until and agent.poll() is None, agent.communicate()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("agents", "processes"), [(1, 2), (1, 4), (2, 1)])
+def test_a_killed_rank_changes_no_bit(model, data, tmp_path, agents, processes, unused_port):
+    """torchrun starts all again, and they go on from the state that rank 0 wrote. Nothing has to be set for it."""
+    options = "--global-batch", 4, "--save-every", 1
+    alone = command(*training(model, data, tmp_path / "1", *options, steps=40))
+    assert alone.returncode == 0, alone.stderr
+    log = tmp_path / "log.jsonl"
+    more = *options, "--state", tmp_path / "state", "--resume", "--log", log
+    program = slow_program(tmp_path, training(model, data, tmp_path / "out", *more, steps=40))
+    port = unused_port if agents > 1 else 0
+    started = [start(processes, program, restarts=2, meeting=port) for _ in range(agents)]
+    last = agents * processes - 1
     for kill in range(2):
-        until, before = time.monotonic() + 120, log.read_text().count("\n") if log.exists() else 0
-        while not (log.exists() and log.read_text().count("\n") > before + 3):
-            assert time.monotonic() < until and agent.poll() is None, agent.communicate()
-            time.sleep(0.05)
-        os.kill(int((tmp_path / f"pid{processes - 1 - kill}").read_text()), signal.SIGKILL)
-    out, err = agent.communicate(timeout=300)
-    assert agent.returncode == 0, out + err
-    assert out.count("continues after step") == 2, out
+        before = log.read_text().count("\n") if log.exists() else 0
+        wait_for_steps(log, before + 4, started[0])
+        os.kill(int((tmp_path / f"pid{last - kill}").read_text()), signal.SIGKILL)
+    said = [agent.communicate(timeout=300) for agent in started]
+    assert [agent.returncode for agent in started] == [0] * agents, said
+    assert "".join(out for out, _ in said).count("continues after step") == 2, said
     expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("1", "out"))
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
@@ -193,11 +243,33 @@ def test_a_state_is_continued_by_another_number(model, data, tmp_path):
         (2, [*first]),
         (4, training(model, data, tmp_path / "out", *options, "--resume")),
     ):
-        status, out, err = torchrun(processes, "-m", "mebp", *run)
+        status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, out + err
     expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "out"))
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_rank_that_does_not_answer_is_named(model, data, tmp_path, stopped, monkeypatch):
+    monkeypatch.setenv("MEBP_LOST_AFTER", "3")
+    log = tmp_path / "log.jsonl"
+    agent = start(2, slow_program(tmp_path, training(model, data, tmp_path / "out", "--log", log, steps=100000)))
+    wait_for_steps(log, 2, agent)
+    pids = [int((tmp_path / f"pid{rank}").read_text()) for rank in range(2)]
+    os.kill(pids[stopped], signal.SIGSTOP)
+    try:
+        until = time.monotonic() + 60
+        while Path(f"/proc/{pids[1 - stopped]}").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+    finally:  # torchrun would wait for half a minute
+        with suppress(ProcessLookupError):
+            os.kill(pids[stopped], signal.SIGKILL)
+    _, err = agent.communicate(timeout=90)
+    assert own_lines(err) == [
+        f"mebp: rank {1 - stopped}: rank {stopped} has not answered for 3 s; see whether its machine and the network "
+        "are well, and start all again"
+    ]
 
 
 def test_nothing_of_another_process_is_unpickled():

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The micro-batches of a step, and this process's part of them."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,9 +16,12 @@ from mebp.distributed.numbering import number_by_size
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import share_state
 from mebp.distributed.sums import GradientSums
+from mebp.errors import Error
 from mebp.session import Session
 from mebp.step_result import StepResult
 from mebp.version import __version__
+
+_COMPARED_EVERY = 50  # steps
 
 Batches = tuple[Sequence[np.ndarray], Sequence[np.ndarray], Sequence[np.ndarray] | None]
 
@@ -26,6 +31,7 @@ class GlobalBatch:
 
     def __init__(self, count: int, group: Group | None = None) -> None:
         self.count, self._group = count, group
+        self.imbalance = 1.0  # of the last step
         self._sums = GradientSums(group) if group else None
 
     @property
@@ -72,7 +78,8 @@ class GlobalBatch:
             labels.append(np.full((1, 2), IGNORED_LABEL, np.int32))
             if starts is not None:
                 starts.append(np.zeros((1, 2), np.int32))
-        order = number_by_size([each.size for each in ids])
+        sizes = [each.size for each in ids]
+        order = number_by_size(sizes)
         own = [order[number] for number in self.own]
         arrays = [[each[index] for index in own] if each else [] for each in (ids, labels, starts)]
         first_row = sum(len(ids[index]) for index in order[: self.own.start])
@@ -80,7 +87,27 @@ class GlobalBatch:
         if self._group is None:
             return StepResult(*session.native.step_part(*arrays, counted, self.count, first_row))
         counted = int(self._group.gather([counted]).sum())
+        self.imbalance = self._imbalance([sizes[index] for index in order])
+        if (session.steps + 1) % _COMPARED_EVERY == 0:
+            self._compare(session)
         with self._sums.during(session):
             result = StepResult(*session.native.step_part(*arrays, counted, self.count, first_row))
         loss = float(self._group.gather_numbers([result.loss]).sum())
         return replace(result, loss=loss, tokens=counted)
+
+    def _imbalance(self, sizes: Sequence[int]) -> float:
+        """What the process with the most has to compute, over their mean."""
+        ends = [rank * self.count // self._group.size for rank in range(self._group.size + 1)]
+        parts = [sum(sizes[begin:end]) for begin, end in pairwise(ends)]
+        return max(parts) * len(parts) / sum(parts)
+
+    def _compare(self, session: Session) -> None:
+        """All have applied the same sums, so that adapters differ where a machine computes wrongly."""
+        digest = hashlib.sha256()
+        for values in session.trainables().values():
+            digest.update(values.tobytes())
+        found = self._group.gather([int.from_bytes(digest.digest()[:7], "little")])[:, 0]
+        for rank, other in enumerate(found):
+            if other != found[0]:
+                raise Error(f"rank {rank} has another adapter than rank 0; see whether their machines are sound, and "
+                            "go on from the last state")  # fmt: skip

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mebp.distributed.launched import is_launched, meeting_place
+from mebp.distributed.launched import is_launched
+from mebp.distributed.meeting import Heartbeat, meet
 from mebp.errors import Error, reason
 from mebp.extras import need_packages
 from mebp.words import say
@@ -38,12 +39,14 @@ class Group:
         # Its name since torch 2.13.
         self._gather_into = getattr(torch_distributed, "all_gather_single", torch_distributed.all_gather_into_tensor)
         with self._told("cannot meet the other processes"):
+            store = meet(self.rank, self.size)
             torch_distributed.init_process_group(
-                "gloo", timeout=_TIMEOUT, store=meeting_place(), rank=self.rank, world_size=self.size
+                "gloo", timeout=_TIMEOUT, store=store, rank=self.rank, world_size=self.size
             )
         # Sums go on while a step computes, on a thread of their own; what a step's beginning says goes its own way.
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
-        atexit.register(torch_distributed.destroy_process_group)  # whose threads Python's end would abort
+        self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, self._end)
+        atexit.register(self._leave)
 
     @property
     def is_first(self) -> bool:
@@ -54,6 +57,18 @@ class Group:
         """Those of a process, where nobody says how many: its machine's cores are shared out."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores // self.local_size)
+
+    def _leave(self) -> None:
+        self._heartbeat.end()
+        self._torch.destroy_process_group()  # whose threads Python's end would abort
+
+    def _end(self, lost: int) -> None:
+        """On the heartbeat's thread, while others may wait for what never comes. What is on the disk is whole."""
+        if self.rank == (1 if lost == 0 else 0):
+            waited = f"{self._heartbeat.lost_after:g} s"
+            say(f"mebp: rank {self.rank}: rank {lost} has not answered for {waited}; see whether its machine and the "
+                "network are well, and start all again", error=True)  # fmt: skip
+        os._exit(2)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -4,20 +4,14 @@ that is so."""
 
 import os
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch.distributed import Store
 
-_LAUNCHED = (
-    "TORCHELASTIC_RUN_ID",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
+_LAUNCHED = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+             "MASTER_PORT")  # fmt: skip
 _WAITS = 2.0  # seconds for lower ranks, which may fail of the same
 
 
@@ -25,44 +19,27 @@ def is_launched() -> bool:
     return all(name in os.environ for name in _LAUNCHED)
 
 
-def meeting_place() -> "Store":
-    """Where processes leave their addresses. torchrun keeps one place for all its restarts, in which those of processes
-    that are gone would be found again: each restart has a part of its own."""
-    from datetime import timedelta
+def store_of_agent(timeout: timedelta) -> "Store":
+    """torchrun's, or where it keeps none that of rank 0. Raises RuntimeError where it cannot be reached."""
+    from torch.distributed import TCPStore
 
-    from torch.distributed import PrefixStore, TCPStore
-
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-    store = TCPStore(host, port, size, not is_agents and rank == 0, timeout=timedelta(minutes=5))
-    return PrefixStore(f"{_own_part()}/group", store)
-
-
-def _own_part() -> str:
-    return f"mebp/{os.environ['TORCHELASTIC_RUN_ID']}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    is_ours = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and os.environ["RANK"] == "0"
+    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, is_ours, timeout, False)
 
 
 def says_why() -> bool:
-    """Of a process that ends with an error: whether no lower rank does, too, which would say the same. Ranks leave a
-    mark in the store where torchrun lets them meet."""
+    """Of a process that ends with an error: whether no lower rank does, too, which would say the same."""
     if not is_launched():
         return True
+    rank, start = int(os.environ["RANK"]), f"failed/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     try:
-        from datetime import timedelta
-
-        from torch.distributed import TCPStore
-
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=2))
+        store = store_of_agent(timedelta(seconds=2))
+        store.set(f"{start}/{rank}", b"1")
+        until = time.monotonic() + _WAITS
+        while time.monotonic() < until and rank:
+            if any(store.check([f"{start}/{lower}"]) for lower in range(rank)):
+                return False
+            time.sleep(0.05)
     except (ImportError, OSError, RuntimeError, ValueError):
-        return True
-    start = f"{_own_part()}/failed"
-    rank = int(os.environ["RANK"])
-    store.set(f"{start}/{rank}", b"1")
-    until = time.monotonic() + _WAITS
-    while time.monotonic() < until and rank:
-        if any(store.check([f"{start}/{lower}"]) for lower in range(rank)):
-            return False
-        time.sleep(0.05)
+        pass  # torchrun is gone, or never there
     return True

@@ -55,6 +55,7 @@ class OfRows(Objective):
     def __init__(self, options: TrainingOptions) -> None:
         super().__init__(options)
         self._shared = GlobalBatch(options.global_batch, joined()) if options.global_batch else None
+        self.metrics = (*self.metrics, "imbalance") if joined() else self.metrics
 
     def session_options(self) -> Mapping[str, object]:
         return super().session_options() | (self._shared.session_options() if self._shared else {})
@@ -102,7 +103,8 @@ class OfRows(Objective):
         batches = self.data.step_batches(number, session.max_batch, options.batches_per_step, options.seed)
         losses = self._losses_by_source(session, number, batches)
         result = self._shared.step(session, batches) if self._shared else session.step(*batches)
-        return Step(result, sum(ids.size for ids in batches[0]), losses(result.loss))
+        metrics = losses(result.loss) | ({"imbalance": self._shared.imbalance} if joined() else {})
+        return Step(result, sum(ids.size for ids in batches[0]), metrics)
 
     def hold(self, held: Dataset | None) -> None:
         """Takes what was held out of the data, for evaluations. Raises mebp.Error where it was to be something."""

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the processes of a group find one another, and see that all are alive.
+
+torchrun keeps one store for all its restarts. What the processes of an earlier start have left there would be taken for
+the present ones', and restarts have no number that all machines have in common. So rank 0 makes a name for each start:
+1. Every other rank writes down a name of its own, in the place of the one before it, and waits for an answer to it.
+2. Rank 0 answers each name that it finds, also one that takes another's place, until all ranks have agreed.
+3. Everything else of this start has that name before it.
+
+From then on each process counts up a number of its own there, and looks at those of the others.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from mebp.distributed.launched import store_of_agent
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+_MEETS_WITHIN, _LOOKS_EVERY = 300.0, 0.02  # seconds
+_BEATS_EVERY, _LOST_AFTER = 2.0, 60.0
+
+
+def meet(rank: int, size: int) -> "Store":
+    """The part of torchrun's store that this start has. Raises RuntimeError where not all come."""
+    from torch.distributed import PrefixStore
+
+    store, until = store_of_agent(timedelta(seconds=_MEETS_WITHIN)), time.monotonic() + _MEETS_WITHIN
+    own = uuid.uuid4().hex
+    if rank:
+        store.set(f"asks/{rank}", own)
+        name = store.get(f"answer/{own}").decode()
+        store.set(f"agrees/{name}/{rank}", own)
+        return PrefixStore(name, store)
+    answered: dict[int, bytes] = {}
+    missing = set(range(1, size))
+    while missing:
+        if time.monotonic() > until:
+            raise RuntimeError(f"rank {min(missing)} has not come within {_MEETS_WITHIN:.0f} s")
+        for other in sorted(missing):
+            if store.check([f"asks/{other}"]) and (asked := store.get(f"asks/{other}")) != answered.get(other):
+                store.set(f"answer/{asked.decode()}", own)
+                answered[other] = asked
+            if store.check([f"agrees/{own}/{other}"]):
+                missing.remove(other)
+        time.sleep(_LOOKS_EVERY)
+    return PrefixStore(own, store)
+
+
+class Heartbeat:
+    """Tells the others that this process lives, and calls `lost` with the rank of one that has not for a minute."""
+
+    def __init__(self, store: "Store", rank: int, size: int, lost: Callable[[int], None]) -> None:
+        self._store, self._rank, self._lost = store, rank, lost
+        self._others = {other: (b"", time.monotonic()) for other in range(size) if other != rank}
+        self.lost_after = float(os.environ.get("MEBP_LOST_AFTER") or _LOST_AFTER)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mebp-heartbeat", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The others miss it no more."""
+        self._ended.set()
+        self._thread.join()
+        with suppress(RuntimeError, OSError):
+            self._store.set(f"ended/{self._rank}", b"1")
+
+    def _run(self) -> None:
+        beats = 0
+        while not self._ended.wait(min(_BEATS_EVERY, self.lost_after / 4)):
+            beats += 1
+            try:
+                self._store.set(f"beat/{self._rank}", str(beats))
+                for other in list(self._others):
+                    self._look_at(other)
+            except (RuntimeError, OSError):
+                return  # torchrun's store is gone, and torchrun with it
+
+    def _look_at(self, other: int) -> None:
+        if self._store.check([f"ended/{other}"]):
+            del self._others[other]
+            return
+        seen, when = self._others[other]
+        now = self._store.get(f"beat/{other}") if self._store.check([f"beat/{other}"]) else b""
+        if now != seen:
+            self._others[other] = now, time.monotonic()
+        elif time.monotonic() - when > self.lost_after:
+            self._lost(other)
