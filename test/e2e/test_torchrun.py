@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -246,6 +247,33 @@ def test_a_state_is_continued_by_another_number(model, data, tmp_path):
     expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "out"))
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+def test_a_machine_without_the_bundle_gets_it(model, data, tmp_path, unused_port):
+    """Another cache stands for another machine. Its weights are checked, and it is kept for the next run."""
+    alone = command(*training(model, data, tmp_path / "1", "--global-batch", 2))
+    assert alone.returncode == 0, alone.stderr
+    program = tmp_path / "program.py"
+    program.write_text(f"""import os, sys
+from mebp.cli import main
+import mebp.distributed.bundles as bundles
+if os.environ["RANK"] == "1":
+    os.environ["MEBP_CACHE"] = {str(tmp_path / "cache")!r}
+    known = bundles._is
+    bundles._is = lambda path, digest: str(path).startswith({str(tmp_path / "cache")!r}) and known(path, digest)
+sys.exit(main({[str(each) for each in training(model, data, tmp_path / "2", "--global-batch", 2)]!r}))
+""")
+    for received in (True, False):
+        agents = [start(1, program, meeting=unused_port) for _ in range(2)]
+        said = [agent.communicate(timeout=300) for agent in agents]
+        assert [agent.returncode for agent in agents] == [0, 0], said
+        assert ("rank 1: receives tiny.mebp, " in "".join(err for _, err in said)) == received
+        expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in "12")
+        for key, values in expected.items():
+            np.testing.assert_array_equal(found[key], values, err_msg=key)
+        shutil.rmtree(tmp_path / "2")
+    (kept,) = (tmp_path / "cache" / "bundles").glob("of-rank-0-*/tiny.mebp")
+    assert (kept / "weights.bin").is_file()
 
 
 @pytest.mark.parametrize("stopped", [0, 1])

@@ -7,9 +7,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 1 << 20  # bytes of JSON that a rank may send
 _TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may measure on data meanwhile
+_PIECE = 16 << 20  # bytes of a file that are sent at once
 _TELLS_AFTER = 10.0  # seconds of waiting
 
 
@@ -148,11 +150,23 @@ class Group:
             self._gather_into(whole, torch.from_numpy(own), group=self._sums)
         values[:] = whole.numpy()[: values.size]
 
+    def send_file(self, file: Path | None, size: int) -> None:
+        """Rank 0's of so many bytes, which becomes that of the others who name one."""
+        with ExitStack() as stack:
+            opened = stack.enter_context(file.open("rb" if self.is_first else "xb")) if file else None
+            for begin in range(0, size, _PIECE):
+                piece = np.zeros(min(_PIECE, size - begin), np.uint8)
+                if self.is_first:
+                    read = opened.read(len(piece))
+                    piece[: len(read)] = np.frombuffer(read, np.uint8)
+                self.broadcast(piece)
+                if opened and not self.is_first:
+                    opened.write(piece)
+
     def by_first(self, make: Callable[[], object], what: str) -> object:
-        """What `make` returns in the first process of each machine, which may be what JSON has. Where it fails, the
-        others end."""
+        """What `make` returns in rank 0, which may be what JSON has. Where it fails, the others end."""
         made = None
-        if self.local_rank:
+        if self.rank:
             self._wait_for_first(what)
         else:
             try:
@@ -161,7 +175,7 @@ class Group:
                 self.gather([0])
                 raise
             self.gather([1])
-        return self.gather_json(made)[self.rank - self.local_rank]
+        return self.gather_json(made)[0]
 
     def _wait_for_first(self, what: str) -> None:
         import torch
@@ -173,7 +187,7 @@ class Group:
                 time.sleep(0.02)
                 if not told and time.monotonic() - began > _TELLS_AFTER:
                     told = True
-                    say(f"rank {self.rank}: waits for rank {self.rank - self.local_rank}, which is {what}", error=True)
+                    say(f"rank {self.rank}: waits for rank 0, which is {what}", error=True)
             work.wait()
         if not found.all():
             raise SystemExit(2)  # which says why

@@ -4,14 +4,11 @@
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from mebp.distributed.group import Group
 from mebp.errors import Error
 from mebp.session import Session
 
 _FILE = "state.bin"  # of mebp.Session.save_state
-_PIECE = 16 << 20  # bytes that are sent at once
 
 
 def share_state(group: Group, session: Session) -> None:
@@ -30,11 +27,4 @@ def share_state(group: Group, session: Session) -> None:
 
 def _send(group: Group, file: Path) -> None:
     size = int(group.gather([file.stat().st_size if group.is_first else 0])[0, 0])
-    with file.open("rb" if group.is_first else "xb") as opened:
-        for begin in range(0, size, _PIECE):
-            piece = np.zeros(min(_PIECE, size - begin), np.uint8)
-            if group.is_first:
-                piece[:] = np.frombuffer(opened.read(len(piece)), np.uint8)
-            group.broadcast(piece)
-            if not group.is_first:
-                opened.write(piece)
+    group.send_file(file, size)

@@ -19,6 +19,7 @@ from mebp.data.hub import is_hub
 from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
+from mebp.distributed.bundles import bundle_for_all
 from mebp.distributed.group import Group, joined
 from mebp.distributed.roles import for_rank
 from mebp.errors import Error
@@ -203,16 +204,16 @@ class Request:
         return built.bundle, built.model, Origin.of_built(built, str(asked))
 
     def _bundle_of_group(self, group: Group, progress: bool) -> tuple[Path, str, Origin]:
-        """The others take what the first process of their machine has made."""
+        """Rank 0 makes it, and the others take it."""
         built: list[Built] = []
 
-        def make() -> list[str]:
+        def make() -> tuple[Path, str]:
             built.append(self._build(progress, self._build_with_room))
-            return [str(built[0].bundle), built[0].model]
+            return built[0].bundle, built[0].model
 
-        bundle, model = map(str, group.by_first(make, "exporting and compiling the model"))
+        bundle, model = bundle_for_all(group, make)
         asked = str(self.training.bundle)
-        return Path(bundle), model, Origin.of_built(built[0], asked) if built else Origin.of_bundle(Path(bundle))
+        return bundle, model, Origin.of_built(built[0], asked) if built else Origin.of_bundle(bundle)
 
     def _build(self, progress: bool, make: Callable[..., Made]) -> Made:
         """What a method of Builder makes of the model."""
