@@ -45,6 +45,7 @@ WATCHED = {
     "key": "client.key",
     "ca": "ca.pem",
     "plain_text": "true",
+    "interface": "eth0",
     "overwrite": "true",
     "resume": "true",
 }

@@ -137,6 +137,11 @@ def _add_optimizer(add: Callable) -> None:
         help="batches, pairs or prompts per optimizer step (default: 1)",
     )
     add(
+        "--interface",
+        metavar="NAME",
+        help="of the network, such as eth0, under torchrun (default: the system's)",
+    )
+    add(
         "--global-batch",
         type=int,
         metavar="M",

@@ -49,6 +49,8 @@ class Group:
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
         self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, self._end)
         atexit.register(self._leave)
+        if self.is_first and self.size > self.local_size:
+            say("note: all machines of the group, and the network between, are trusted (docs/trust.md)", error=True)
 
     @property
     def is_first(self) -> bool:

@@ -16,7 +16,7 @@ _OF_FIRST = ("adapter", "adapter_out", "push_to_hub", "model_out", "log", "plot"
              "state")  # fmt: skip
 _CHOSEN = ("epochs", "steps", "val_split")
 # Options that processes may have of their own.
-OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir", "resume")
+OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir", "resume", "interface")
 
 
 def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":

@@ -15,6 +15,7 @@ from mebp.data.columns import Columns
 from mebp.data.counting import Counting
 from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
+from mebp.distributed.launched import is_launched
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -72,6 +73,7 @@ class TrainingOptions:
     clip_recompute: bool = False
     accumulate: int = 1
     global_batch: int | None = None  # micro-batches of a step, of all processes
+    interface: str | None = None  # of the network, for these
     packing: bool | None = None
     schedule: str | None = None  # None for a constant one
     warmup: int = 0
@@ -228,6 +230,8 @@ class TrainingOptions:
                 )
 
     def _check_together(self) -> None:
+        if self.interface is not None and not is_launched():
+            raise Error("--interface is for processes that torchrun starts; leave it out")
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         if self.warmup and self.warmup_ratio is not None:

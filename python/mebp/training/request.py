@@ -105,6 +105,8 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
+        if self.training.interface:
+            os.environ["GLOO_SOCKET_IFNAME"] = self.training.interface  # which torch reads
         if group := joined():
             return replace(self, training=for_rank(self.training, group))._run(callback, progress and group.is_first)
         return self._run(callback, progress)

@@ -22,7 +22,7 @@ class Mark(Enum):
 
 _NAMES = {
     Mark.RUNNING: "reward",
-    Mark.SENDING: "push_to_hub report_to connect cert key ca plain_text",
+    Mark.SENDING: "push_to_hub report_to connect cert key ca plain_text interface",
     # With --resume, what is there counts as the run's own, also where its state is missing.
     Mark.OVERWRITING: "overwrite resume",
     # Of these, `bundle` may be a hub id, and `data`, `eval` and `test` hub:OWNER/NAME: that is fetched, and nothing in
