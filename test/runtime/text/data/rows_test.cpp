@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -101,6 +102,42 @@ TEST_F(RowsTest, RefusesByTheLine) {
                 " has no turns to choose from; give --loss-on all, or leave it out", LossOn::Last);
   Result<Tokens> missing = readTokens(file + ".none", source, LossOn::Assistant);
   EXPECT_EQ(missing.status().code(), MEBP_NOT_FOUND);
+}
+
+// Bytes of three good files are changed, left out and doubled: what is not read is refused in one line with the place.
+TEST_F(RowsTest, MutantsAreReadOrRefusedInOneLine) {
+  const std::string seeds[] = {
+      "{\"text\": \"a \\u00e9\"}\n{\"text\": \"b\", \"train\": false}\n",
+      "{\"prompt\": \"a\", \"completion\": \"<think></think>b\", \"weight\": 1}\n",
+      "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}, "
+      "{\"role\": \"assistant\", \"content\": \"b\", \"loss\": 0}, {\"role\": \"assistant\", \"content\": \"c\"}]}\n"};
+  const std::string signs = std::string("{}[]\",:\\u0\n\xff\xc3-e.tn ", 20) + '\0';
+  std::mt19937 chance(7);
+  int read = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string mutant = seeds[i % 3];
+    for (uint32_t changes = 1 + chance() % 3; changes > 0 && !mutant.empty(); --changes) {
+      const size_t place = chance() % mutant.size(), length = 1 + chance() % 9;
+      switch (chance() % 3) {
+      case 0:
+        mutant[place] = signs[chance() % signs.size()];
+        break;
+      case 1:
+        mutant.erase(place, length);
+        break;
+      default:
+        mutant.insert(chance() % mutant.size(), mutant.substr(place, length));
+      }
+    }
+    Result<Tokens> found = tokens(mutant, static_cast<LossOn>(chance() % 4));
+    read += found.ok();
+    if (found.ok())
+      continue;
+    const std::string &message = found.status().message();
+    EXPECT_EQ(message.compare(0, file.size(), file), 0) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  EXPECT_GT(read, 200);
 }
 
 TEST_F(RowsTest, LongLinesAreReadWhole) {
