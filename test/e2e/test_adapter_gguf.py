@@ -100,3 +100,13 @@ def test_the_text_of_a_model_that_takes_more_is_python_s_too(tmp_path, family):
     written = Written(model, tmp_path, lora=mebp.LoRA(rank=4, alpha=10))
     assert b"language_model" in (written.adapter / "adapter_model.safetensors").read_bytes()
     assert written.by_library() == written.by_python()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"adapter": mebp.PrivateLoRA(rank_up=4, rank_down=3)}, {"value_head": True}],
+    ids=["private", "value"],
+)
+def test_other_adapters_are_written_as_their_folder_has_them_for_peft(tmp_path, options):
+    written = Written(models.build("llama"), tmp_path, **options)
+    assert written.by_library() == written.by_python()
