@@ -22,11 +22,11 @@ extern "C" {
 
 /* A turn of a conversation: its role and its text in UTF-8, `bytes` long. `learned`: of the assistant's, that no mark
  * leaves it out. */
-typedef struct mebp_turn {
+typedef struct mebp_data_turn {
   const char *role, *text;
   size_t bytes;
   bool learned;
-} mebp_turn;
+} mebp_data_turn;
 
 /* What makes tokens: the tokenizer and the chat template of the model, whichever program has them. Its functions are
  * called by mebp_data_open alone, and what they give but MEBP_OK ends it. Each writes its numbers if `room` has place
@@ -46,7 +46,7 @@ typedef struct mebp_token_source {
   /* The ids of a whole conversation, and of each whether it counts: what the assistant says in turns that are learned,
    * with what ends them; or, with `everything`, all but what it says in turns that are not. NULL: conversations are
    * refused. */
-  mebp_code (*compose)(void *user, const mebp_turn *turns, uint32_t turn_count, bool everything, int32_t *ids,
+  mebp_code (*compose)(void *user, const mebp_data_turn *turns, uint32_t turn_count, bool everything, int32_t *ids,
                        bool *counts, size_t room, size_t *count, mebp_error *error);
 } mebp_token_source;
 static inline void mebp_token_source_init(mebp_token_source *source) {
@@ -60,6 +60,7 @@ typedef struct mebp_data_options {
   uint32_t length;     /* tokens of a row at most: what is longer is cut */
   bool shares_rows;    /* several samples in a row, for a bundle with info.packs */
   uint64_t seed;       /* of where samples stand, and of the order in which rows come */
+  const char *folder;  /* on a disk, where tokens go that have more than 4 MiB; NULL: $TMPDIR, or /var/tmp */
 } mebp_data_options;
 static inline void mebp_data_options_init(mebp_data_options *options) {
   memset((void *)options, 0, sizeof(*options));

@@ -45,7 +45,7 @@ public:
     if (!given.compose)
       return failure(MEBP_UNSUPPORTED, "has \"messages\", and there is no chat template for them; give \"prompt\" and "
                                        "\"completion\"");
-    std::vector<mebp_turn> handed;
+    std::vector<mebp_data_turn> handed;
     size_t bytes = 0;
     for (const Turn &turn : turns) {
       handed.push_back({turn.role.c_str(), turn.content.c_str(), turn.content.size(), turn.isLearned});
@@ -102,7 +102,7 @@ Status open(const char *path, const mebp_token_source &source, const mebp_data_o
   LossOn lossOn = LossOn::Assistant;
   if (Status status = readLossOn(options.loss_on, lossOn); !status.ok())
     return status;
-  Result<Tokens> tokens = readTokens(path, GivenSource(source), lossOn);
+  Result<Tokens> tokens = readTokens(path, GivenSource(source), lossOn, options.folder ? options.folder : "");
   if (!tokens.ok())
     return tokens.status();
   Result<Rows> rows =
@@ -148,7 +148,10 @@ mebp_code mebp_data_step(mebp_data *data, uint64_t step, uint32_t rows, int32_t 
                      if (Status status = checkArguments({{"starts", starts}}); !status.ok())
                        return status;
                    const std::vector<uint64_t> chosen = data->rows.ofStep(step, rows);
-                   *sequence = data->rows.write(chosen, ids, labels, starts);
+                   Result<uint32_t> width = data->rows.write(chosen, ids, labels, starts);
+                   if (!width.ok())
+                     return width.status();
+                   *sequence = *width;
                    *batch = static_cast<uint32_t>(chosen.size());
                    return Status();
                  });

@@ -8,8 +8,6 @@
 
 namespace mebp::text {
 
-static constexpr int32_t ignored = -100;
-
 static std::string counted(uint64_t number) {
   std::string digits = std::to_string(number);
   for (size_t place = digits.size(); place > 3; place -= 3)
@@ -22,7 +20,8 @@ Result<Rows> Rows::make(Tokens tokens, const RowOptions &options, const std::str
   rows.tokens = std::move(tokens);
   rows.options = options;
   rows.padding = padding;
-  rows.makeSpans();
+  if (Status status = rows.makeSpans(); !status.ok())
+    return status;
   const bool isText = rows.tokens.form == Form::Text;
   const char *what = rows.tokens.form == Form::Completion ? "completion" : "assistant";
   if (rows.spans.empty())
@@ -59,30 +58,30 @@ Result<Rows> Rows::make(Tokens tokens, const RowOptions &options, const std::str
   if (rows.tokens.leftOut)
     rows.said.push_back(path + ": " + counted(rows.tokens.leftOut) + " of " + counted(rows.tokens.seen) +
                         " samples are marked as not to be learned");
-  rows.digest = rows.computeDigest();
+  if (Status status = rows.computeDigest(); !status.ok())
+    return status;
   return rows;
 }
 
-void Rows::makeSpans() {
+Status Rows::makeSpans() {
   if (tokens.form == Form::Text) {
-    const uint64_t count = tokens.ids.size();
+    const uint64_t count = tokens.store.size();
     for (uint64_t begin = 0; begin + 1 < count; begin += options.length) // one token predicts nothing
       spans.push_back({begin, static_cast<uint32_t>(std::min<uint64_t>(options.length, count - begin))});
-    return;
+    return Status();
   }
+  std::vector<int32_t> ids(options.length), labels(options.length);
   for (size_t i = 0; i + 1 < tokens.bounds.size(); ++i) {
     const uint64_t begin = tokens.bounds[i], size = tokens.bounds[i + 1] - begin;
-    if (const Span span = {begin, static_cast<uint32_t>(std::min<uint64_t>(options.length, size))}; hasLabel(span))
+    const Span span = {begin, static_cast<uint32_t>(std::min<uint64_t>(options.length, size))};
+    if (Status status = tokens.store.read(begin, span.length, ids.data(), labels.data()); !status.ok())
+      return status;
+    // Nothing predicts the first token.
+    if (span.length && std::any_of(labels.begin() + 1, labels.begin() + span.length,
+                                   [](int32_t label) { return label != ignoredLabel; }))
       spans.push_back(span);
   }
-}
-
-// Nothing predicts the first token.
-bool Rows::hasLabel(const Span &span) const {
-  for (uint64_t i = span.begin + 1; i < span.begin + span.length; ++i)
-    if (tokens.counts[i])
-      return true;
-  return false;
+  return Status();
 }
 
 std::vector<uint64_t> Rows::ofStep(uint64_t step, uint32_t perStep) {
@@ -111,14 +110,8 @@ uint32_t Rows::lengthOf(uint64_t row) const {
   return length;
 }
 
-void Rows::writeSpan(const Span &span, int32_t *ids, int32_t *labels) const {
-  for (uint32_t i = 0; i < span.length; ++i) {
-    ids[i] = tokens.ids[span.begin + i];
-    labels[i] = tokens.form == Form::Text || tokens.counts[span.begin + i] ? ids[i] : ignored;
-  }
-}
-
-uint32_t Rows::write(const std::vector<uint64_t> &chosen, int32_t *ids, int32_t *labels, int32_t *starts) const {
+Result<uint32_t> Rows::write(const std::vector<uint64_t> &chosen, int32_t *ids, int32_t *labels,
+                             int32_t *starts) const {
   uint32_t width = 0;
   for (uint64_t row : chosen)
     width = std::max(width, lengthOf(row));
@@ -126,31 +119,34 @@ uint32_t Rows::write(const std::vector<uint64_t> &chosen, int32_t *ids, int32_t 
     const size_t first = i * width;
     uint32_t place = 0;
     for (const Span &span : spansOf(chosen[i])) {
-      writeSpan(span, ids + first + place, labels + first + place);
+      if (Status status = tokens.store.read(span.begin, span.length, ids + first + place, labels + first + place);
+          !status.ok())
+        return status;
       if (areShared) {
-        labels[first + place] = ignored; // which nothing predicts
+        labels[first + place] = ignoredLabel; // which nothing predicts
         std::fill_n(starts + first + place, span.length, static_cast<int32_t>(place));
       }
       place += span.length;
     }
     std::fill_n(ids + first + place, width - place, padding);
-    std::fill_n(labels + first + place, width - place, ignored);
+    std::fill_n(labels + first + place, width - place, ignoredLabel);
     if (areShared) // a sample of its own
       std::fill_n(starts + first + place, width - place, static_cast<int32_t>(place));
   }
   return width;
 }
 
-uint32_t Rows::computeDigest() const {
-  uint32_t found = 0;
+Status Rows::computeDigest() {
   std::vector<int32_t> ids(options.length), labels(options.length), starts(options.length);
   for (uint64_t row = 0; row < count(); ++row) {
-    const uint32_t width = write({row}, ids.data(), labels.data(), starts.data());
+    Result<uint32_t> width = write({row}, ids.data(), labels.data(), starts.data());
+    if (!width.ok())
+      return width.status();
     for (const std::vector<int32_t> *each : {&ids, &labels, &starts})
       if (each != &starts || areShared)
-        found = format::crc32(each->data(), width * sizeof(int32_t), found);
+        digest = format::crc32(each->data(), *width * sizeof(int32_t), digest);
   }
-  return found;
+  return Status();
 }
 
 } // namespace mebp::text

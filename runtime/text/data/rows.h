@@ -39,19 +39,17 @@ public:
   uint64_t stepsPerEpoch(uint32_t perStep) const { return (count() + perStep - 1) / perStep; }
   // Ids, labels and, where samples share rows, starts of these rows, filled up to the longest of them, whose length is
   // returned: each has room for chosen.size() * longest().
-  uint32_t write(const std::vector<uint64_t> &chosen, int32_t *ids, int32_t *labels, int32_t *starts) const;
+  Result<uint32_t> write(const std::vector<uint64_t> &chosen, int32_t *ids, int32_t *labels, int32_t *starts) const;
 
 private:
   struct Span {
     uint64_t begin = 0;
     uint32_t length = 0;
   };
-  void makeSpans();
-  bool hasLabel(const Span &span) const;
-  void writeSpan(const Span &span, int32_t *ids, int32_t *labels) const;
+  Status makeSpans();
   uint32_t lengthOf(uint64_t row) const;
   std::vector<Span> spansOf(uint64_t row) const;
-  uint32_t computeDigest() const;
+  Status computeDigest();
 
   Tokens tokens;
   RowOptions options;

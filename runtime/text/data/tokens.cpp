@@ -53,10 +53,12 @@ private:
     Ids ids;
     if (Status status = begun(text, ids); !status.ok())
       return status;
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     if (const int32_t end = source.marks().endOfText; ids.empty() || ids.back() != end)
-      out.ids.push_back(end);
-    out.bounds.back() = out.ids.size();
+      ids.push_back(end);
+    for (int32_t id : ids)
+      if (Status status = out.store.append(id, true); !status.ok())
+        return status;
+    out.bounds.back() = out.store.size();
     return Status();
   }
 
@@ -88,8 +90,7 @@ private:
       first = alone.size();
     for (size_t i = first; i < prompt.size(); ++i)
       counts[i] = false;
-    append(whole, counts);
-    return Status();
+    return append(whole, counts);
   }
 
   Status addTurns(std::vector<Turn> turns) {
@@ -121,14 +122,15 @@ private:
     std::vector<bool> counts;
     if (Status status = source.compose(turns, lossOn == LossOn::All, ids, counts); !status.ok())
       return status;
-    append(ids, counts);
-    return Status();
+    return append(ids, counts);
   }
 
-  void append(const Ids &ids, const std::vector<bool> &counts) {
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-    out.counts.insert(out.counts.end(), counts.begin(), counts.end());
-    out.bounds.push_back(out.ids.size());
+  Status append(const Ids &ids, const std::vector<bool> &counts) {
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (Status status = out.store.append(ids[i], counts[i]); !status.ok())
+        return status;
+    out.bounds.push_back(out.store.size());
+    return Status();
   }
 
   const TokenSource &source;
@@ -151,11 +153,13 @@ Status checkLossOn(const std::string &path, Form form, LossOn lossOn) {
 
 } // namespace
 
-Result<Tokens> readTokens(const std::string &path, const TokenSource &source, LossOn lossOn) {
+Result<Tokens> readTokens(const std::string &path, const TokenSource &source, LossOn lossOn,
+                          const std::string &folder) {
   Lines lines;
   if (Status status = lines.open(path); !status.ok())
     return status;
   Tokens found;
+  found.store = TokenStore(folder);
   found.lossOn = lossOn;
   Writer writer(source, lossOn, found);
   std::string line, first;

@@ -9,6 +9,7 @@
 
 #include "runtime/core/status.h"
 #include "runtime/text/data/token_source.h"
+#include "runtime/text/data/token_store.h"
 
 namespace mebp::text {
 
@@ -18,12 +19,13 @@ enum class LossOn { Assistant, Last, All, Turns };
 struct Tokens {
   Form form = Form::Text;
   LossOn lossOn = LossOn::Assistant;
-  std::vector<int32_t> ids;
-  std::vector<bool> counts;       // whether an id is its own label; none of text, all of which counts
+  TokenStore store;               // of text all count
   std::vector<uint64_t> bounds;   // [samples + 1], where each sample begins and the last one ends; of text it is one
   uint64_t seen = 0, leftOut = 0; // samples, and those of them that are marked as not to be learned
 };
 
-Result<Tokens> readTokens(const std::string &path, const TokenSource &source, LossOn lossOn);
+// folder: where the tokens of a large file go (TokenStore).
+Result<Tokens> readTokens(const std::string &path, const TokenSource &source, LossOn lossOn,
+                          const std::string &folder = "");
 
 } // namespace mebp::text

@@ -49,7 +49,7 @@ static mebp_code encode(void *, const char *text, size_t bytes, int32_t *ids, si
   return give(answer(), ids, room, count);
 }
 
-static mebp_code compose(void *, const mebp_turn *turns, uint32_t turnCount, bool everything, int32_t *ids,
+static mebp_code compose(void *, const mebp_data_turn *turns, uint32_t turnCount, bool everything, int32_t *ids,
                          bool *counts, size_t room, size_t *count, mebp_error *) {
   std::printf("compose %d", everything);
   for (uint32_t i = 0; i < turnCount; ++i) {

@@ -36,9 +36,11 @@ protected:
   // The tokens that count, as bytes; marks as digits.
   static std::string counted(const Tokens &tokens) {
     std::string text;
-    for (size_t i = 0; i < tokens.ids.size(); ++i)
-      if (tokens.counts[i])
-        text += tokens.ids[i] < 256 ? static_cast<char>(tokens.ids[i]) : static_cast<char>('0' + tokens.ids[i] - 256);
+    std::vector<int32_t> ids(tokens.store.size()), labels(ids);
+    EXPECT_TRUE(tokens.store.read(0, ids.size(), ids.data(), labels.data()).ok());
+    for (int32_t label : labels)
+      if (label != ignoredLabel)
+        text += label < 256 ? static_cast<char>(label) : static_cast<char>('0' + label - 256);
     return text;
   }
 
@@ -49,7 +51,7 @@ protected:
 TEST_F(RowsTest, DocumentsAreOneTextWithEndsBetween) {
   Result<Tokens> found = tokens("{\"text\": \"ab\"}\n\n{\"text\": \"\"}\n{\"text\": \"c\"}");
   ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->ids, (std::vector<int32_t>{256, 'a', 'b', 258, 256, 'c', 258}));
+  EXPECT_EQ(counted(*found), "0ab20c2");
   Rows made = rows("{\"text\": \"abcdef\"}", {3, true, 0});
   EXPECT_EQ(made.count(), 3u); // 8 tokens
   EXPECT_FALSE(made.haveStarts());
@@ -114,7 +116,7 @@ TEST_F(RowsTest, MutantsAreReadOrRefusedInOneLine) {
   const std::string signs = std::string("{}[]\",:\\u0\n\xff\xc3-e.tn ", 20) + '\0';
   std::mt19937 chance(7);
   int read = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 8000; ++i) {
     std::string mutant = seeds[i % 3];
     for (uint32_t changes = 1 + chance() % 3; changes > 0 && !mutant.empty(); --changes) {
       const size_t place = chance() % mutant.size(), length = 1 + chance() % 9;
@@ -137,14 +139,14 @@ TEST_F(RowsTest, MutantsAreReadOrRefusedInOneLine) {
     EXPECT_EQ(message.compare(0, file.size(), file), 0) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
-  EXPECT_GT(read, 200);
+  EXPECT_GT(read, 80);
 }
 
 TEST_F(RowsTest, LongLinesAreReadWhole) {
   const std::string long1(200000, 'x'), long2(65536 - 12, 'y');
   Result<Tokens> found = tokens("\xEF\xBB\xBF{\"text\": \"" + long1 + "\"}\r\n{\"text\": \"" + long2 + "\"}\n");
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ(found->ids.size(), long1.size() + long2.size() + 4);
+  EXPECT_EQ(found->store.size(), long1.size() + long2.size() + 4);
 }
 
 TEST_F(RowsTest, SharedRowsHaveEachSampleOnce) {
@@ -156,7 +158,7 @@ TEST_F(RowsTest, SharedRowsHaveEachSampleOnce) {
   std::vector<int32_t> ids(20), labels(20), starts(20);
   std::multiset<std::string> found;
   for (uint64_t row = 0; row < made.count(); ++row) {
-    const uint32_t width = made.write({row}, ids.data(), labels.data(), starts.data());
+    const uint32_t width = *made.write({row}, ids.data(), labels.data(), starts.data());
     ASSERT_LE(width, 20u);
     std::string answer;
     for (uint32_t i = 0; i < width; ++i) {
@@ -198,11 +200,11 @@ TEST_F(RowsTest, SaysWhatWasCut) {
       R"({"messages": [{"role": "assistant", "content": "b"}, {"role": "assistant", "content": "d"}]})";
   EXPECT_EQ(rows(turns, {9, false, 0}, LossOn::Turns).notes(),
             std::vector<std::string>{"f: 2 samples of 1 conversations, one for each turn of the assistant"});
-  Result<Rows> none = Rows::make(*tokens("{\"prompt\": \"abcdefgh\", \"completion\": \"i\"}"), {6, false, 0}, "f",
-                                 ByteSource::endOfText);
+  Result<Rows> none = Rows::make(std::move(*tokens("{\"prompt\": \"abcdefgh\", \"completion\": \"i\"}")), {6, false, 0},
+                                 "f", ByteSource::endOfText);
   EXPECT_EQ(none.status().message(), "f: no sample has a token of the completion within 6 tokens; shorten the prompts, "
                                      "or compile with a longer --seq-len");
-  Result<Rows> little = Rows::make(*tokens("{\"text\": \"\"}"), {6, false, 0}, "f", ByteSource::endOfText);
+  Result<Rows> little = Rows::make(std::move(*tokens("{\"text\": \"\"}")), {6, false, 0}, "f", ByteSource::endOfText);
   EXPECT_EQ(little.status().message(), "f: has too little text; training needs at least two tokens");
 }
 
