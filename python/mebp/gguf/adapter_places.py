@@ -21,6 +21,7 @@ TIED = (
 _WHAT = "model"
 _LAYER = re.compile(r"\.[0-9]+\.")  # its number stands for that of any layer
 _SUFFIX = ".weight"
+_TABLE = "_embd"  # of tokens or positions, which is no linear layer
 
 
 def adapter_places(config: Mapping, shapes: Mapping[str, tuple[int, ...]], has_tied_head: bool) -> dict[str, object]:
@@ -65,7 +66,8 @@ def _layers(
     for name, shape in shapes.items():
         module = name.removesuffix(_SUFFIX)
         weight = architecture.weight_of(module)
-        if module == name or weight is None or len(shape) != 2 or (module == HEAD and has_tied_head):
+        is_matrix = module != name and weight is not None and len(shape) == 2 and not weight.theirs.endswith(_TABLE)
+        if not is_matrix or (module == HEAD and has_tied_head):
             continue
         place = _place(architecture, config, name, shape) if weight.is_linear else {"refused": WITHOUT_ADAPTERS}
         if weight.is_linear or not weight.takes_lora:
