@@ -138,7 +138,7 @@ private:
   Tokens &out;
 };
 
-// Raises where what counts has nothing to act on.
+// Refuses --loss-on where it has nothing to act on.
 Status checkLossOn(const std::string &path, Form form, LossOn lossOn) {
   if (lossOn == LossOn::Assistant || form == Form::Messages)
     return Status();
