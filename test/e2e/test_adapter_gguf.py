@@ -10,6 +10,9 @@ from transformers import PreTrainedModel
 
 import mebp
 from mebp.errors import Error
+from mebp.exporter.packaged import unpack
+from mebp.gguf.model import ModelWriter
+from mebp.tensor_names import is_of_model
 from mebp.verification.inputs import randomise_adapter
 from support import models, whole_models
 from support.gguf_adapters import IDS, write_gguf
@@ -68,6 +71,29 @@ def test_the_file_is_python_s_and_llama_cpp_computes_with_it(tmp_path, family, l
     show(f"adapter of {family} by the library: llama.cpp's logits within {difference:.1e} of the session's")
     assert np.abs(plain - expected).max() > 0.01
     assert difference < (OF_GELU if family.startswith(("gpt2", "gemma")) else TOLERANCE)
+
+
+def test_smollm2(smollm2, tmp_path, llama_cpp, show):  # noqa: F811
+    """With the weights that the bundle has, as f32."""
+    session, base = mebp.Session(smollm2.bundle), unpack("packaged:smollm2")
+    randomise_adapter(session)
+    adapter, file, other, whole = (tmp_path / name for name in ("adapter", "own.gguf", "python.gguf", "model.gguf"))
+    session.save_adapter(adapter)
+    save_adapter_gguf(smollm2.bundle, adapter, file)
+    mebp.convert_adapter(adapter, other, "gguf", base=base)
+    assert file.read_bytes() == other.read_bytes()
+    weights = {name: values for name, values in session.base_weights().items() if is_of_model(name)}
+    shapes = {name: values.shape for name, values in weights.items()}
+    ModelWriter(base, shapes, "f32").write(whole, weights.values(), "SmolLM2")
+    plain, found, expected = (
+        llama_cpp.logits(whole, IDS),
+        llama_cpp.logits(whole, IDS, file),
+        session.logits(IDS[None])[0],
+    )
+    difference = np.abs(found - expected).max()
+    show(f"adapter of SmolLM2 by the library: llama.cpp's logits within {difference:.1e} of the session's")
+    assert np.abs(plain - expected).max() > 1
+    assert difference < 1e-3
 
 
 @pytest.mark.parametrize(
