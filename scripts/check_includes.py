@@ -78,6 +78,7 @@ ALLOWED = {
     "runtime/net": ["runtime/include/mebp"],
     "runtime/net/grpc": ["runtime/core", "runtime/net", "runtime/include/mebp", "format"],
     "runtime/optim": ["runtime/include/mebp"],
+    "runtime/text/*": ["runtime/core", "runtime/include/mebp", "format"],
 }
 
 # Edges that should go. One that is gone has to leave this list.

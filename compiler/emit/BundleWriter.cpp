@@ -70,7 +70,7 @@ void describeListed(const Options &options, llvm::json::Object &out) {
   });
 }
 
-std::string makeManifest(const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
+std::string makeManifest(ModuleOp module, const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
   if (!tokenizer.empty()) {
@@ -104,6 +104,9 @@ std::string makeManifest(const Options &options, StringRef tokenizer, const form
       {"options", std::move(given)},
       {"tokenizer", std::move(tokenizerFiles)},
   };
+  if (auto places = module->getAttrOfType<StringAttr>("mebp.gguf")) // which the import has found to be JSON
+    if (auto parsed = json::parse(places.getValue()))
+      manifest["gguf"] = std::move(*parsed);
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << llvm::formatv("{0:2}", json::Value(std::move(manifest))) << "\n";
@@ -258,7 +261,7 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
                           weightsDigest)))
     return failure();
   bundle.set_weights_crc32(weightsDigest);
-  std::string manifest = makeManifest(options, tokenizer, bundle);
+  std::string manifest = makeManifest(module, options, tokenizer, bundle);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
   const format::Header header = format::headerOf(payload);

@@ -145,6 +145,8 @@ LogicalResult GraphImporter::finish() {
   set("mebp.vocabulary", builder.getI64IntegerAttr(vocabulary));
   if (StringRef part = file.getMetadata("mebp.text_part"); !part.empty())
     set("mebp.text_part", builder.getStringAttr(part));
+  if (StringRef places = file.getMetadata("mebp.gguf"); !places.empty())
+    set("mebp.gguf", builder.getStringAttr(places));
   if (StringRef weights = file.getMetadata("mebp.weights"); !weights.empty())
     set("mebp.weights", builder.getStringAttr(weights));
   auto firstToken = file.getMetadataNumber("mebp.first_new_token"), tokens = file.getMetadataNumber("mebp.new_tokens");

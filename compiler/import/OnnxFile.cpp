@@ -41,7 +41,8 @@ std::unique_ptr<OnnxFile> OnnxFile::read(StringRef path, MLIRContext &context) {
   std::unique_ptr<OnnxFile> file(new OnnxFile(path, context));
   if (failed(file->parse()) || failed(file->check()) || failed(file->readAliases()) ||
       failed(file->readNames("mebp.bare", file->bare)) || failed(file->readNames("mebp.whole", file->whole)) ||
-      failed(file->readNames("mebp.classes", file->classes)) || failed(file->readBlocks()))
+      failed(file->readNames("mebp.classes", file->classes)) || failed(file->readBlocks()) ||
+      failed(file->checkPlaces()))
     return nullptr;
   return file;
 }
@@ -132,6 +133,13 @@ LogicalResult OnnxFile::readAliases() {
   for (const auto &[name, alias] : *tied)
     if (auto other = alias.getAsString())
       aliases.push_back({name.str(), {other->str()}});
+  return success();
+}
+
+LogicalResult OnnxFile::checkPlaces() const {
+  StringRef text = getMetadata("mebp.gguf");
+  if (!text.empty() && !parseJson(text).getAsObject())
+    return emitError() << "has metadata 'mebp.gguf' that is not a JSON object; export the model again";
   return success();
 }
 

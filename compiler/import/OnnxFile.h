@@ -57,6 +57,8 @@ private:
   mlir::LogicalResult check();
   mlir::LogicalResult readAliases();
   mlir::LogicalResult readBlocks();
+  /// What a bundle's manifest hands on: mebp.gguf.
+  mlir::LogicalResult checkPlaces() const;
   /// The names that a key lists as a JSON array; none where it is not there.
   mlir::LogicalResult readNames(llvm::StringRef key, std::vector<std::string> &out) const;
   mlir::InFlightDiagnostic emitTensorError(const onnx::Tensor &tensor) const;

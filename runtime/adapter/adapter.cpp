@@ -47,9 +47,7 @@ static Status finish(FileReplacement &file) {
 
 using Numbers = std::vector<uint32_t>; // of trainables
 
-static bool isOfValueHead(std::string_view name) {
-  return name == format::valueHeadWeight || name == format::valueHeadBias;
-}
+bool isOfValueHead(std::string_view name) { return name == format::valueHeadWeight || name == format::valueHeadBias; }
 
 // The tensors of a file that have its numbers, all the same. Of adapters, a parameter of the model itself has PEFT's
 // names and transformers' shape.
@@ -86,12 +84,14 @@ static Status writeAsLora(const LoraForm &form, const Engine &engine, const std:
       matrices.push_back(std::move(head));
   std::string head = safetensorsHead(matrices, {{"format", "pt"}});
   file.write(head.data(), head.size());
-  std::vector<float> values;
+  std::vector<float> values, a, b;
   for (uint32_t i = 0; i < engine.trainables.count(); ++i) {
     values.resize(engine.trainables.elements(i));
     if (Status status = engine.trainables.read(i, values.data()); !status.ok())
       return status;
-    form.write(engine.bundle().content().trainables(static_cast<int>(i)), values, file);
+    form.factors(engine.bundle().content().trainables(static_cast<int>(i)), values, a, b);
+    file.write(a.data(), a.size() * sizeof(float));
+    file.write(b.data(), b.size() * sizeof(float));
   }
   return finish(file);
 }

@@ -10,6 +10,8 @@ namespace mebp {
 
 // Whether what the bundle trains is an adapter.
 Status checkLora(const Engine &engine);
+// Whether a trainable is the value head's, which lies in a file of its own.
+bool isOfValueHead(std::string_view name);
 Status saveAdapter(const Engine &engine, const std::string &folder);
 // The most that saving it there adds to the disk: the new one beside the old.
 uint64_t adapterDiskBytes(const Engine &engine, const std::string &folder);

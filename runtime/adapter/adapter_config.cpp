@@ -100,6 +100,11 @@ static double alphaOf(const format::Lora &lora) {
   return decimalOf(isRankStabilized(lora) ? lora.rslora_alpha() : lora.alpha());
 }
 
+double adapterScale(const format::Lora &lora) {
+  const double rank = lora.rank();
+  return alphaOf(lora) / (isRankStabilized(lora) ? std::sqrt(rank) : rank);
+}
+
 // Of a part of a model a pattern, so that PEFT leaves what is beside it alone.
 static nlohmann::ordered_json targetModules(const format::Model &model) {
   const auto &names = model.lora().target_modules();

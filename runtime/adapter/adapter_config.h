@@ -17,6 +17,9 @@ std::string adapterConfig(const format::Bundle &bundle);
 // head under both names; the embedding's, which lies deeper in the model, comes first.
 std::vector<std::string> modelNamesOf(const format::Bundle &bundle, const format::Trainable &trainable);
 
+// What a reader of these settings multiplies B A by.
+double adapterScale(const format::Lora &lora);
+
 // The parameters that an adapter's settings name beside modules; none where they cannot be read.
 std::vector<std::string> targetParametersOf(const std::string &text);
 

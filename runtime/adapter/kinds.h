@@ -9,7 +9,6 @@
 
 #include "format/adapters.h"
 #include "format/program.pb.h"
-#include "runtime/core/files.h"
 #include "runtime/core/safetensors.h"
 
 namespace mebp {
@@ -22,8 +21,9 @@ struct LoraForm {
   const char *name; // as in format/adapters.h
   // Of what is trained on one layer: lora_A and lora_B.
   std::vector<TensorHead> (*heads)(const format::Trainable &trainable);
-  // Writes both, given its values.
-  void (*write)(const format::Trainable &trainable, const std::vector<float> &values, FileReplacement &file);
+  // Both, given its values.
+  void (*factors)(const format::Trainable &trainable, const std::vector<float> &values, std::vector<float> &a,
+                  std::vector<float> &b);
 };
 extern const LoraForm privateLoraForm;
 

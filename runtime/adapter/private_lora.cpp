@@ -14,28 +14,28 @@ static std::vector<TensorHead> headsOf(const format::Trainable &trainable) {
           {format::factorOf(layer, format::Factor::B), "F32", sizeof(float), {between.outputs(), trainable.columns()}}};
 }
 
-static void write(const format::Trainable &trainable, const std::vector<float> &m, FileReplacement &file) {
+static void factors(const format::Trainable &trainable, const std::vector<float> &m, std::vector<float> &a,
+                    std::vector<float> &b) {
   const format::Between &between = trainable.between();
   const uint64_t rows = trainable.rows(), columns = trainable.columns();
-  std::vector<float> values(static_cast<size_t>(columns) * between.inputs());
-  for (uint64_t i = 0; i < values.size(); ++i)
-    values[i] = drawFactor(between, between.a_stream(), i);
-  file.write(values.data(), values.size() * sizeof(float));
+  a.resize(static_cast<size_t>(columns) * between.inputs());
+  for (uint64_t i = 0; i < a.size(); ++i)
+    a[i] = drawFactor(between, between.a_stream(), i);
 
-  values.resize(columns);
+  b.resize(static_cast<size_t>(columns) * between.outputs());
+  std::vector<double> sums(columns);
   for (uint64_t output = 0; output < between.outputs(); ++output) {
-    std::vector<double> sums(columns);
+    sums.assign(columns, 0.0);
     for (uint64_t row = 0; row < rows; ++row) {
-      const float b = drawFactor(between, between.b_stream(), output * rows + row);
+      const float drawn = drawFactor(between, between.b_stream(), output * rows + row);
       for (uint64_t column = 0; column < columns; ++column)
-        sums[column] += static_cast<double>(b) * m[row * columns + column];
+        sums[column] += static_cast<double>(drawn) * m[row * columns + column];
     }
     for (uint64_t column = 0; column < columns; ++column)
-      values[column] = static_cast<float>(sums[column]);
-    file.write(values.data(), values.size() * sizeof(float));
+      b[output * columns + column] = static_cast<float>(sums[column]);
   }
 }
 
-const LoraForm privateLoraForm = {"private-lora", headsOf, write};
+const LoraForm privateLoraForm = {"private-lora", headsOf, factors};
 
 } // namespace mebp

@@ -13,11 +13,6 @@
 
 using namespace mebp;
 
-#define MEBP_TEXT_OF(number) #number
-#define MEBP_VERSION_TEXT(major, minor, patch) MEBP_TEXT_OF(major) "." MEBP_TEXT_OF(minor) "." MEBP_TEXT_OF(patch)
-
-const char *mebp_version(void) { return MEBP_VERSION_TEXT(MEBP_VERSION_MAJOR, MEBP_VERSION_MINOR, MEBP_VERSION_PATCH); }
-
 // Gives the caller a bundle that `open` has opened.
 template <typename Open> static Status give(mebp_bundle **out, const Open &open) {
   auto opened = std::make_unique<mebp_bundle>();

@@ -8,6 +8,7 @@
 
 #include "layout/layout.h"
 #include "runtime/adapter/adapter.h"
+#include "runtime/adapter/gguf_file.h"
 #include "runtime/api/handle.h"
 #include "runtime/core/files.h"
 #include "runtime/train/options.h"
@@ -175,6 +176,11 @@ mebp_code mebp_session_read_gradient(const mebp_session *session, uint32_t index
 mebp_code mebp_session_save_adapter(const mebp_session *session, const char *folder, mebp_error *error) {
   return withSession(session, error, {{"folder", folder}},
                      [&](const Session &used) { return saveAdapter(used.engine, folder); });
+}
+
+mebp_code mebp_session_save_adapter_gguf(const mebp_session *session, const char *path, mebp_error *error) {
+  return withSession(session, error, {{"path", path}},
+                     [&](const Session &used) { return saveAdapterGguf(used.engine, path); });
 }
 
 mebp_code mebp_session_load_adapter(mebp_session *session, const char *folder, mebp_error *error) {

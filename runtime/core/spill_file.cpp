@@ -36,7 +36,7 @@ Status SpillFile::open(const std::string &folder, uint64_t bytes, uint64_t mappe
     return failure(MEBP_INVALID_ARGUMENT,
                    "%s: files here are in memory, so spilling would save none; choose a folder on a disk",
                    folder.c_str());
-  if (int reason = platform::reserve(descriptor, bytes))
+  if (int reason = bytes ? platform::reserve(descriptor, bytes) : 0)
     return systemFailure(folder, ("reserve " + std::to_string(bytes) + " bytes").c_str(), reason);
   if (mapped == 0)
     return Status();

@@ -19,8 +19,8 @@ public:
   // Where files go that no folder was named for: $TMPDIR, or /var/tmp, which is on a disk where /tmp may not be.
   static const char *defaultFolder();
 
-  // Reserves all of its room, so that a full disk is found here. Refuses a folder whose files are in memory. The first
-  // `mapped` bytes can be read in place.
+  // Reserves all of its room, so that a full disk is found here; 0: it grows as it is written. Refuses a folder whose
+  // files are in memory. The first `mapped` bytes can be read in place.
   Status open(const std::string &folder, uint64_t bytes, uint64_t mapped);
   Status write(uint64_t offset, const void *data, uint64_t bytes);
   Status read(uint64_t offset, void *data, uint64_t bytes) const;

@@ -19,6 +19,7 @@ from mebp.verification.inputs import randomise_adapter
 from support import models
 from support.commands import mebp as command
 from support.commands import refusal, refusal_in_process
+from support.library import save_adapter_gguf
 from support.pipeline import check, compare_gradients
 from support.textmodel import make_tokenizer
 
@@ -389,6 +390,18 @@ def test_other_forms_have_no_such_rows(sources, data, tmp_path):
             f"{adapter / 'adapter_config.json'}: has rows of new tokens (trainable_token_indices), which no other form "
             "has; mebp merge writes the model with them"
         )
+
+
+def test_the_library_writes_no_gguf_adapter_of_such_rows(exports, tmp_path):
+    bundle, file = compiled(exports("tied"), tmp_path, **EXACT), tmp_path / "adapter.gguf"
+    mebp.Session(bundle).save_adapter(tmp_path / "adapter")
+    with pytest.raises(mebp.Error) as refused:
+        save_adapter_gguf(bundle, tmp_path / "adapter", file)
+    assert str(refused.value) == (
+        f"{file}: trains rows of new tokens ('base_model.model.model.embed_tokens.token_adapter."
+        "trainable_tokens_delta'), which no other form has; mebp merge writes the model with them"
+    )
+    assert not file.exists()
 
 
 def test_a_model_with_other_numbers_for_each_token_is_refused(tmp_path):

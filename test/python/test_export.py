@@ -78,7 +78,10 @@ def test_graph_is_what_the_compiler_expects(llama: tuple, tmp_path: Path) -> Non
     # No table of length 300, let alone 300 x 300: what depends on positions is computed by nodes.
     inline = [t for t in graph.initializer if not t.external_data]
     assert all(np.prod(t.dims, dtype=int) <= 16 for t in inline)
-    assert metadata(path) == {
+    notes = metadata(path)
+    places = json.loads(notes.pop("mebp.gguf"))
+    assert places["architecture"] == "llama" and len(places["layers"]) == 8  # one for all layers, and the head
+    assert notes == {
         "mebp.model": str(llama[1].resolve()),
         "mebp.model_type": "llama",
         "mebp.batch": "3",

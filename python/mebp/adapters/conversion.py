@@ -14,13 +14,13 @@ from mebp.adapters.origin import find_origin
 from mebp.errors import Error
 from mebp.exporter.text_parts import TextPart, text_config, text_part_of
 from mebp.files import new_folder, own_file, read_json, replaced_file, user_path
+from mebp.gguf.adapter_places import HEAD, TIED
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
 from mebp.numbers import checked
 
 CLASSES = TEXT, MULTIMODAL = "text", "multimodal"  # of a model that takes more than text
 FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
-_HEAD = "lm_head"
 _LATENT = "kv_b_proj"
 _CUT_BY_MLX = ("deepseek_v3", "glm4_moe_lite")  # model types of which MLX-LM loads that as two layers
 _NOTHING = "nothing was; choose another place"
@@ -78,7 +78,7 @@ def convert_adapter(
     found, known = _read(source, form, known_by)
     if to != "gguf":
         found = replace(found, part=_part_of(found, known, form, to, for_class))
-    if to == "gguf" or _HEAD in found.layers:
+    if to == "gguf" or HEAD in found.layers:
         _check_head(found, text_config(known.config))
     if to == "mlx" and any(name.endswith(_LATENT) for name in found.layers):
         _check_latent(found, known.config)
@@ -132,11 +132,8 @@ def _part_of(found: Adapter, base: Base, form: str, to: str, for_class: str | No
 
 def _check_head(adapter: Adapter, config: Mapping) -> None:
     architecture = ARCHITECTURES.get(str(config.get("model_type")))
-    if _HEAD in adapter.layers and config.get("tie_word_embeddings", architecture is not None and architecture.tied):
-        raise Error(
-            f"{adapter.source}: adapts '{_HEAD}', which is tied to the embedding, and neither MLX-LM nor llama.cpp can "
-            "adapt one without the other; merge it with mebp merge, or train the adapter without it"
-        )
+    if HEAD in adapter.layers and config.get("tie_word_embeddings", architecture is not None and architecture.tied):
+        raise Error(f"{adapter.source}: adapts '{HEAD}', {TIED}")
 
 
 def _check_latent(adapter: Adapter, config: Mapping) -> None:

@@ -10,6 +10,7 @@ from mebp.adapters.adapter import Adapter, Layer, paired, read_scale
 from mebp.errors import Error
 from mebp.exporter.text_parts import text_config
 from mebp.extras import need_packages
+from mebp.gguf.adapter_places import WITHOUT_ADAPTERS
 from mebp.gguf.architecture import Architecture
 from mebp.gguf.architectures import architecture_named, architecture_of
 from mebp.gguf.container import read_container
@@ -102,8 +103,7 @@ def write_gguf(adapter: Adapter, config: Mapping, file: Path) -> None:
         weight = architecture.weight_of(module)
         place = architecture.place(f"{module}.weight", config, f"{adapter.source}")
         if weight is not None and not weight.takes_lora:
-            raise Error(f"{adapter.source}: adapts '{module}', which llama.cpp computes without adapters; train the "
-                        "adapter without it, or merge it")  # fmt: skip
+            raise Error(f"{adapter.source}: adapts '{module}', {WITHOUT_ADAPTERS}")
         if weight is None or place is None or not weight.is_linear:
             raise Error(f"{adapter.source}: adapts '{module}', which GGUF has no name for in architecture "
                         f"'{architecture.name}'; train the adapter without it")  # fmt: skip

@@ -28,6 +28,7 @@ from mebp.exporter.source import Source, resolve
 from mebp.exporter.text_parts import TextPart, text_name_of_stored
 from mebp.exporter.tokenizer import copy_tokenizer
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
+from mebp.gguf.adapter_places import HEAD, adapter_places
 from mebp.gguf.blocks import BLOCKS
 from mebp.tasks import CAUSAL, CLASSIFY, TASKS
 from mebp.tokenizer import ALL_TOKENS
@@ -91,6 +92,7 @@ def write(
         _name_whole(graph.graph, parameters, whole)
     graph.metadata_props.update(_notes_of_source(source, seq_len, batch, longest, shape_only))
     graph.metadata_props.update(_notes_of_parameters(skeleton, parameters, names, whole))
+    graph.metadata_props.update(_notes_for_gguf(source, parameters, names, whole))
     if not shape_only:
         graph.metadata_props.update(_notes_of_blocks(located, whole))
     graph.metadata_props.update(_notes_of_task(skeleton, task, names_of_classes))
@@ -250,6 +252,17 @@ def _notes_of_parameters(
     if part:
         notes["mebp.text_part"] = part.module
     return notes
+
+
+def _notes_for_gguf(source: Source, parameters: Shapes, names: Names, part: TextPart | None) -> dict[str, str]:
+    """Where llama.cpp has adapters of the model's layers."""
+    config = source.config.to_dict()
+    if source.part is not None and source.part.plain is not None:  # one of these is no file of llama.cpp's
+        config["model_type"] = f"{config['model_type']}_vl"
+    places = adapter_places(config, parameters, has_tied_head=len(names.get(f"{HEAD}.weight", ())) > 1)
+    if part and "layers" in places:
+        places["layers"] = {part.whole_name(name): place for name, place in places["layers"].items()}
+    return {"mebp.gguf": json.dumps(places)}
 
 
 def _notes_of_blocks(located: Checkpoint, part: TextPart | None) -> dict[str, str]:

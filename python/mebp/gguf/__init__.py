@@ -7,6 +7,7 @@ dense, gemma2, gemma4, granite, lfm2, mixtures, olmo2, qwen_hybrid, smollm3     
 container      a file's metadata and where its tensors lie, read with every size checked
 metadata       config.json as llama.cpp's keys
 vocabulary     tokenizer.json as llama.cpp's keys: byte_rules, pieces and lines have the kinds
+adapter_places where the C library finds an adapter's layers in such a file
 model          a whole model, written tensor by tensor
 quantized_types  which type each of its tensors has
 numbers        metadata that is set once a file is there

@@ -354,8 +354,7 @@ static inline void mebp_step_result_init(mebp_step_result *result) {
 mebp_code mebp_session_loss(mebp_session *session, const int32_t *ids, const int32_t *labels, uint32_t batch,
                             uint32_t sequence, double *loss, mebp_error *error);
 /* The log-probability, in nats, that the model gives each label: out[batch * sequence], each at its label's place, 0
- * where there is none. With `entropy`, that of the distribution which the label is from, likewise; NULL leaves it out.
- */
+ * where there is none. With `entropy`, that of the distribution which the label is from; NULL leaves it out. */
 mebp_code mebp_session_log_probabilities(mebp_session *session, const int32_t *ids, const int32_t *labels,
                                          uint32_t batch, uint32_t sequence, float *out, float *entropy,
                                          mebp_error *error);
@@ -486,6 +485,7 @@ mebp_code mebp_state_steps(const char *folder, uint64_t *steps, mebp_error *erro
 } /* extern "C" */
 #endif
 
+#include "mebp/adapters.h"
 #include "mebp/calibration.h"
 #include "mebp/devices.h"
 #include "mebp/distributed.h"

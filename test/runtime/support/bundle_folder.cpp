@@ -57,8 +57,6 @@ std::string scratchPathOnDisk() {
   return folder.next();
 }
 
-static constexpr char manifest[] = "{\"name\": \"tiny\"}\n";
-
 static std::string weightBytes(const format::Bundle &bundle) {
   std::string bytes(bundle.weights_bytes(), '\0');
   for (int w = 0; w < bundle.weights_size(); ++w) {
@@ -114,10 +112,16 @@ BundleFolder::~BundleFolder() {
 
 void BundleFolder::writeProgram(const format::Bundle &bundle) const {
   format::Bundle copy = bundle;
-  copy.set_manifest_crc32(format::crc32(manifest, sizeof(manifest) - 1));
+  copy.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = copy.SerializeAsString();
   const format::Header header = format::headerOf(payload);
   writeWhole(file("program.pb"), std::string(reinterpret_cast<const char *>(&header), sizeof(header)) + payload);
+}
+
+void BundleFolder::writeManifest(const format::Bundle &bundle, const std::string &text) {
+  manifest = text;
+  writeWhole(file("manifest.json"), manifest);
+  writeProgram(bundle);
 }
 
 } // namespace mebp::test

@@ -40,9 +40,11 @@ public:
   std::string file(const char *name) const { return folder + "/" + name; }
   // Writes program.pb again, with the checksums that make it look whole.
   void writeProgram(const format::Bundle &bundle) const;
+  // Another manifest.json, and its checksum with the program.
+  void writeManifest(const format::Bundle &bundle, const std::string &text);
 
 private:
-  std::string folder;
+  std::string folder, manifest = "{\"name\": \"tiny\"}\n";
 };
 
 std::string readWhole(const std::string &path);
