@@ -58,18 +58,23 @@ def test_it_is_the_step_of_accumulate(model, data, others):
 def test_parts_by_themselves_are_its_gradient(model, data):
     """A step of SGD moves by the sum of what two sessions give, each a half of the micro-batches."""
 
-    class Half(GlobalBatch):
-        def __init__(self, number: int, labels: list[int]) -> None:
-            super().__init__(4)
-            self.number, self.labels = number, labels
+    class Half:
+        """One of two processes, of which the other is asked for what it counts and adds nothing."""
 
-        @property
-        def own(self) -> range:
-            return range(2 * self.number, 2 * self.number + 2)
+        size, is_first = 2, True
 
-        def _sum(self, labels: int) -> int:
-            self.labels.append(labels)
-            return 2 * 4 * 15  # 15 of each of the 8 rows
+        def __init__(self, rank: int) -> None:
+            self.rank, self.counted = rank, []
+
+        def gather(self, values: list[int]) -> np.ndarray:
+            self.counted += values
+            return np.array([values, [60]])  # 15 of each of 4 rows
+
+        def gather_numbers(self, values: list[float]) -> np.ndarray:
+            return np.array([values, [0.0]])
+
+        def sum_in_tree(self, values: np.ndarray) -> None:
+            assert values.dtype == np.float32
 
     bundle = train(model, data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
     generator = np.random.default_rng(0)
@@ -82,9 +87,9 @@ def test_parts_by_themselves_are_its_gradient(model, data):
         of.step(session, (ids, ids, None))
         return {key: values - before[key] for key, values in session.trainables().items()}
 
-    labels: list[int] = []
-    first, second, whole = moved(Half(0, labels)), moved(Half(1, labels)), moved(GlobalBatch(4))
-    assert labels == [60, 60]
+    halves = [Half(rank) for rank in range(2)]
+    first, second, whole = (moved(GlobalBatch(4, group)) for group in (*halves, None))
+    assert [half.counted for half in halves] == [[60], [60]]
     for key, values in whole.items():
         np.testing.assert_allclose(first[key] + second[key], values, rtol=1e-4, atol=1e-7, err_msg=key)
 
