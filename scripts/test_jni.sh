@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds packages/android's library against the runtime of build/, as an application's build does, and runs its tests
-# on this machine's Java. What needs Android itself, src/main/kotlin/org/mebp/android and the example, is left out.
+# on this machine's Java. What needs Android itself, src/main/kotlin/org/mebp/android and the example, is only checked
+# for types, against test/packages/android's declarations of what it calls.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jars=/usr/share/java
-needed=("$jars"/{kotlin-stdlib,kotlinx-coroutines-core,atomicfu,junit4,hamcrest-core}.jar)
-if ! command -v kotlinc >/dev/null || ! ls "${needed[@]}" >/dev/null 2>&1 ||
+if ! ls "$jars"/{junit4,hamcrest-core}.jar >/dev/null 2>&1 ||
   ! compgen -G '/usr/lib/jvm/java-17-openjdk-*/include/jni.h' >/dev/null; then
   scripts/setup.sh jni
 fi
@@ -21,15 +21,32 @@ build=build/packages
     -DCMAKE_PREFIX_PATH="$PWD/$build/prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR="${MEBP_WERROR:-OFF}" >/dev/null
 ninja -C "$build/jni" --quiet
 
-sources=(packages/android/mebp/src/{main,test}/kotlin/org/mebp/*.kt)
-libraries=$jars/kotlinx-coroutines-core.jar:$jars/junit4.jar
-kotlinc -nowarn -jvm-target 1.8 -cp "$libraries" "${sources[@]}" -d "$build/tests.jar"
+# A wheel that has Kotlin's compiler and coroutines: Debian's are from 2019, without Flow.
+version=0.19.0.944
+kotlin=$build/kotlin-$version
+if [ ! -d "$kotlin" ]; then
+  .venv/bin/python -m pip download -qq --no-deps --dest "$build" "kotlin-jupyter-kernel==$version"
+  .venv/bin/python -m zipfile -e "$build/kotlin_jupyter_kernel-$version-py3-none-any.whl" "$kotlin.part"
+  mv "$kotlin.part" "$kotlin"
+fi
+libraries=$(printf '%s:' "$kotlin"/run_kotlin_kernel/jars/kotlin*.jar)$jars/junit4.jar
+compile() { # OUTPUT SOURCE...
+  "$JAVA_HOME/bin/java" -cp "$libraries" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -Werror \
+    -jvm-target 1.8 -cp "$libraries" "${@:2}" -d "$1" >"$build/kotlin.log" 2>&1 || { cat "$build/kotlin.log" >&2; exit 1; }
+}
+
+package=packages/android/mebp/src
+compile "$build/tests.jar" "$package"/{main,test}/kotlin/org/mebp/*.kt
+compile "$build/android.jar" "$package"/main/kotlin/org/mebp/{,android/}*.kt test/packages/android/*.kt \
+  packages/android/example/src/main/kotlin/org/mebp/example/*.kt
 
 # The virtual machine checks what the library asks of it, too. That the runtime handles SIGBUS, which a file that is cut
 # off causes, and hands on to the virtual machine what is not its own, it cannot know.
+tests=("$package"/test/kotlin/org/mebp/*Test.kt)
+tests=("${tests[@]##*/}")
 "$JAVA_HOME/bin/java" -Xcheck:jni -Djava.library.path="$build/jni" -Dmebp.bundle="$build/bundle.mebp" \
-  -cp "$build/tests.jar:$libraries:$jars/atomicfu.jar:$jars/kotlin-stdlib.jar:$jars/hamcrest-core.jar" \
-  org.junit.runner.JUnitCore org.mebp.TrainingTest org.mebp.RefusalTest >"$build/tests.log" ||
+  -cp "$build/tests.jar:$libraries:$jars/hamcrest-core.jar" \
+  org.junit.runner.JUnitCore $(printf 'org.mebp.%s ' "${tests[@]%.kt}") >"$build/tests.log" ||
   { cat "$build/tests.log" >&2; exit 1; }
 if grep -E '^(WARNING in native|FATAL ERROR in native)' "$build/tests.log" >&2; then
   exit 1

@@ -17,4 +17,5 @@ model = models.build(
 )
 with tempfile.TemporaryDirectory() as folder:
     mebp.export(model, f"{folder}/model.onnx", seq_len=128, batch=2)
-    mebp.compile(f"{folder}/model.onnx", sys.argv[1], seq_len=128, batch=2, precision="f32", lora=mebp.LoRA(rank=4))
+    options = {"precision": "f32", "lora": mebp.LoRA(rank=4), "generate_len": 64}
+    mebp.compile(f"{folder}/model.onnx", sys.argv[1], seq_len=128, batch=2, **options)

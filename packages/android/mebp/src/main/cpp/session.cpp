@@ -229,3 +229,13 @@ MEBP_NATIVE(jlong, stateSteps)(JNIEnv *env, jobject, jbyteArray folder) {
   check(env, mebp_state_steps(path.text(), &steps, &error), error);
   return static_cast<jlong>(steps);
 }
+
+MEBP_NATIVE(jlong, lockFolder)(JNIEnv *env, jobject, jbyteArray folder) {
+  const Path path(env, folder);
+  mebp_lock *lock = nullptr;
+  mebp_error error = {};
+  check(env, mebp_lock_folder(path.text(), &lock, &error), error);
+  return handleOf(lock);
+}
+
+MEBP_NATIVE(void, lockRelease)(JNIEnv *, jobject, jlong lock) { mebp_lock_release(at<mebp_lock>(lock)); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.mebp
 
+import java.io.Closeable
+
 /**
  * A pointer of the C library, which [free] ends. Whoever calls C with it holds it meanwhile: after [close] nobody new
  * gets hold of it, and the last who leaves frees it. So no call ever sees freed memory, and close waits for nobody.
@@ -42,4 +44,11 @@ internal class Handle(private val name: String, private val pointer: Long, priva
         }
         leave()
     }
+}
+
+/** Keeps [folder], which is made where it is not there, to this process until [close], or until its end. */
+internal class FolderLock(folder: String) : Closeable {
+    private val handle = Handle("lock", Native.lockFolder(Native.path(folder)), Native::lockRelease)
+
+    override fun close() = handle.close()
 }

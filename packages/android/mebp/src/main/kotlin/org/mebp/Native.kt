@@ -34,6 +34,14 @@ internal object Native {
     external fun sessionResume(session: Long)
     external fun sessionLoadState(session: Long, folder: ByteArray): ByteArray
     external fun stateSteps(folder: ByteArray): Long
+    external fun lockFolder(folder: ByteArray): Long
+    external fun lockRelease(lock: Long)
+
+    external fun generationCreate(session: Long): Long
+    external fun generationDestroy(generation: Long)
+    external fun generationAppend(generation: Long, ids: IntArray, vocabulary: Int): FloatArray
+    external fun generationRewind(generation: Long, positions: Int): Int
+    external fun generationPositions(generation: Long): Int
 
     /** A path as C takes it. */
     fun path(path: String) = ended("path", path)

@@ -29,11 +29,11 @@ data class StepResult(
 )
 
 /**
- * One training run over [bundle]. Its functions wait for their end and belong on a thread that may wait; [train] is
- * for coroutines. One thread uses it at a time, another one gets [Code.BUSY]; [cancel], [steps] and [close] are for all.
+ * One training run over [bundle]. Its functions wait for their end and belong on a thread that may wait; [training]
+ * is for coroutines. One thread uses it at a time, another one gets [Code.BUSY]; [cancel], [steps] and [close] are for all.
  */
-class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) : Closeable {
-    private val handle: Handle
+class Session(internal val bundle: ModelBundle, options: SessionOptions = SessionOptions()) : Closeable {
+    internal val handle: Handle
 
     init {
         val owner = bundle.handle
@@ -96,7 +96,7 @@ class Session(bundle: ModelBundle, options: SessionOptions = SessionOptions()) :
 
     /**
      * Ends the step or loss that another thread runs: it throws [Code.CANCELLED], and nothing has changed. Where none
-     * runs, the next one ends so. [train] is ended by its coroutine instead. Of a closed session it does nothing.
+     * runs, the next one ends so. [training] is ended by its coroutine instead. Of a closed session it does nothing.
      */
     fun cancel() = ifOpen(Native::sessionCancel)
 

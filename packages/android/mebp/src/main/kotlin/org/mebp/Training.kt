@@ -6,39 +6,50 @@ import kotlinx.coroutines.CoroutineStart
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.flow.Flow
+import kotlinx.coroutines.flow.flow
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.suspendCancellableCoroutine
 import kotlinx.coroutines.withContext
 import kotlinx.coroutines.yield
 
 /**
- * Makes a step of each batch, on a thread of [dispatcher], and calls [onStep] after each where this was called.
- * Cancelling the coroutine ends the step that runs, at its next kernel, and returns behind it: the session is then as
- * the last whole step left it, free for a save or another run. [Session.steps] says how many there are.
+ * A step of each batch, on a thread of [dispatcher], while it is collected. Cancelling the collector ends the step that
+ * runs, at its next kernel, and returns behind it: the session is then as the last whole step left it, free for a save
+ * or another run. [Session.steps] says how many there are.
  */
-suspend fun Session.train(
+fun Session.training(
     batches: Iterator<Batch>,
     pause: Pause = Pause(),
-    dispatcher: CoroutineDispatcher = Dispatchers.IO,
-    onStep: suspend (StepResult) -> Unit = {}
-) {
-    val endStep = { cancel() }
+    dispatcher: CoroutineDispatcher = Dispatchers.IO
+): Flow<StepResult> = flow {
+    endedWithItsJob { endStep ->
+        pause.enter(endStep)
+        try {
+            while (batches.hasNext()) emit(stepUnlessHeld(batches.next(), pause, dispatcher))
+        } finally {
+            pause.leave(endStep)
+        }
+    }
+}
+
+/** Runs [calls], whose call into C is ended where the coroutine is cancelled, or where they call what they are given. */
+internal suspend fun Session.endedWithItsJob(calls: suspend (endCall: () -> Unit) -> Unit) {
+    val endCall = { cancel() }
     try {
         coroutineScope {
-            // Told of a cancellation at once, while the step's thread is in C.
+            // Told of a cancellation at once, while a thread is in C.
             val watch = launch(start = CoroutineStart.UNDISPATCHED) {
-                suspendCancellableCoroutine<Unit> { it.invokeOnCancellation { endStep() } }
+                suspendCancellableCoroutine<Unit> { it.invokeOnCancellation { endCall() } }
             }
-            pause.enter(endStep)
             try {
-                while (batches.hasNext()) onStep(stepUnlessHeld(batches.next(), pause, dispatcher))
+                calls(endCall)
             } finally {
-                pause.leave(endStep)
                 watch.cancel()
             }
         }
     } finally {
-        clearCancel() // what came too late shall end nobody else's step
+        clearCancel() // what came too late shall end nobody else's call
     }
 }
 

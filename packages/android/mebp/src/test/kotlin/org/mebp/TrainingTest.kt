@@ -7,6 +7,7 @@ import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.cancelAndJoin
 import kotlinx.coroutines.delay
+import kotlinx.coroutines.flow.collect
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withTimeout
@@ -59,12 +60,12 @@ class TrainingTest {
         val results = ArrayList<StepResult>()
         val state = File(folder, "state").path
         Session(bundle, options).use { session ->
-            session.train(batches(0..4)) { results.add(it) }
+            session.training(batches(0..4)).collect { results.add(it) }
             losses.addAll(results.map { it.loss })
             assertEquals(5L, session.steps)
             val before = adapterOf(session)
 
-            val sixth = launch { session.train(batches(5..5)) { losses.add(it.loss) } }
+            val sixth = launch { session.training(batches(5..5)).collect { losses.add(it.loss) } }
             delay(withinAStep(results))
             withTimeout(60_000) { sixth.cancelAndJoin() }
             assertEquals("the sixth step was cancelled", 5L, session.steps)
@@ -76,7 +77,7 @@ class TrainingTest {
             val refusal = runCatching { session.loss(batches(5..5).next()) }.exceptionOrNull()
             assertEquals(Code.PAUSED, (refusal as MebpException).code)
             session.resume()
-            session.train(batches(5..7)) { losses.add(it.loss) } // goes on in the same session
+            session.training(batches(5..7)).collect { losses.add(it.loss) } // goes on in the same session
             assertEquals(expected, losses)
             assertArrayEquals(adapter, adapterOf(session))
         }
@@ -85,7 +86,7 @@ class TrainingTest {
             assertEquals("the data's place", String(session.loadState(state)))
             assertEquals("", session.notes)
             val again = ArrayList<Double>()
-            session.train(batches(session.steps.toInt()..7)) { again.add(it.loss) }
+            session.training(batches(session.steps.toInt()..7)).collect { again.add(it.loss) }
             assertEquals(expected.drop(5), again)
             assertArrayEquals(adapter, adapterOf(session))
         }
@@ -96,7 +97,7 @@ class TrainingTest {
         Session(bundle, options).use { session ->
             val caller = Thread.currentThread()
             val seen = ArrayList<Long>()
-            session.train(batches(0..2)) { result ->
+            session.training(batches(0..2)).collect { result ->
                 assertEquals(caller, Thread.currentThread())
                 assertTrue(result.loss > 0 && result.gradNorm > 0 && result.seconds > 0 && result.peakBytes > 0)
                 assertEquals((bundle.info.maxBatch * (bundle.info.maxSequence - 1)).toLong(), result.tokens)
@@ -110,12 +111,12 @@ class TrainingTest {
     fun `what ends a run ends no other`() = runBlocking {
         Session(bundle, options).use { session ->
             session.cancel() // came too late for an earlier run
-            session.train(batches(0..0))
+            session.training(batches(0..0)).collect()
             session.step(batch(0)) // the end of train was no cancellation
             assertEquals(2L, session.steps)
             for (attempt in 0 until 5) { // at many moments, between two steps for one
                 val before = session.steps
-                val run = launch(Dispatchers.Default) { session.train(generateSequence { batch(0) }.iterator()) }
+                val run = launch(Dispatchers.Default) { session.training(generateSequence { batch(0) }.iterator()).collect() }
                 delay(attempt * 60L)
                 withTimeout(60_000) { run.cancelAndJoin() }
                 val after = session.steps
@@ -133,7 +134,7 @@ class TrainingTest {
             val run = launch {
                 coroutineContext[kotlinx.coroutines.Job]!!.cancel()
                 try {
-                    session.train(batches(0..2))
+                    session.training(batches(0..2)).collect()
                 } catch (cancelled: CancellationException) {
                     isCancelled = true
                     throw cancelled
@@ -152,7 +153,7 @@ class TrainingTest {
             val pause = Pause()
             val losses = ArrayList<Double>()
             val first = session.step(batch(0)).also { losses.add(it.loss) }
-            val run = launch { session.train(batches(1..3), pause) { losses.add(it.loss) } }
+            val run = launch { session.training(batches(1..3), pause).collect { losses.add(it.loss) } }
             delay(withinAStep(listOf(first)))
             pause.hold(Pause.HEAT) // within the second step
             pause.hold(Pause.MEMORY)
@@ -176,7 +177,7 @@ class TrainingTest {
     fun `a pause can be cancelled`() = runBlocking {
         Session(bundle, options).use { session ->
             val pause = Pause().apply { hold(Pause.USER) }
-            val run = launch { session.train(batches(0..2), pause) }
+            val run = launch { session.training(batches(0..2), pause).collect() }
             delay(50)
             withTimeout(60_000) { run.cancelAndJoin() }
             assertEquals(0L, session.steps)
