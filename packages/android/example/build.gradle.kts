@@ -24,4 +24,7 @@ android {
     kotlinOptions { jvmTarget = "1.8" }
 }
 
-dependencies { implementation(project(":mebp")) }
+dependencies {
+    implementation(project(":mebp"))
+    implementation("androidx.work:work-runtime-ktx:2.9.1")
+}

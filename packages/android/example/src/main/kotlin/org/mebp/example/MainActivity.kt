@@ -7,16 +7,14 @@ import android.widget.Button
 import android.widget.LinearLayout
 import android.widget.TextView
 import java.io.File
-import java.nio.ByteBuffer
-import java.nio.ByteOrder
 import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.Job
 import kotlinx.coroutines.NonCancellable
+import kotlinx.coroutines.flow.collect
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
-import org.mebp.Batch
 import org.mebp.MebpException
 import org.mebp.ModelBundle
 import org.mebp.Pause
@@ -24,7 +22,7 @@ import org.mebp.Session
 import org.mebp.SessionOptions
 import org.mebp.android.DevicePause
 import org.mebp.android.open
-import org.mebp.train
+import org.mebp.training
 
 /** Trains the bundle in the assets on their tokens.bin. Stop saves; Train goes on from there, with the same bits. */
 class MainActivity : Activity() {
@@ -42,6 +40,7 @@ class MainActivity : Activity() {
         val column = LinearLayout(this).apply { orientation = LinearLayout.VERTICAL }
         column.addView(button("Train") { if (run?.isActive != true) run = scope.launch { trainAndTell() } })
         column.addView(button("Stop") { run?.cancel() })
+        column.addView(button("Train while it charges") { ChargingWorker.schedule(this) })
         column.addView(text)
         setContentView(column)
     }
@@ -75,8 +74,9 @@ class MainActivity : Activity() {
             Pair(bundle, Session(bundle, SessionOptions(clip = 1.0)).also { if (File(state).exists()) it.loadState(state) })
         }
         try {
-            val batches = batches(bundle).drop(session.steps.toInt())
-            session.train(batches.iterator(), pause) { result ->
+            val tokens = Tokens(assets, bundle)
+            val batches = (session.steps.toInt() until tokens.rows).asSequence().map(tokens::batch)
+            session.training(batches.iterator(), pause).collect { result ->
                 text.text = "step ${session.steps}: loss ${result.loss}, ${result.seconds} s, ${result.peakBytes / 1_000_000} MB"
             }
             withContext(Dispatchers.IO) { session.saveAdapter(File(filesDir, "adapter").path) }
@@ -86,16 +86,6 @@ class MainActivity : Activity() {
                 session.close()
                 bundle.close()
             }
-        }
-    }
-
-    /** Rows of little-endian numbers of 32 bits, as mebp-run takes them. */
-    private fun batches(bundle: ModelBundle): Sequence<Batch> {
-        val bytes = assets.open("tokens.bin").use { it.readBytes() }
-        val tokens = IntArray(bytes.size / 4).also { ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer().get(it) }
-        val columns = bundle.info.maxSequence
-        return (0 until tokens.size / columns).asSequence().map { row ->
-            Batch(tokens.copyOfRange(row * columns, (row + 1) * columns))
         }
     }
 }
