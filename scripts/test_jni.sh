@@ -36,15 +36,24 @@ compile() { # OUTPUT SOURCE...
 }
 
 package=packages/android/mebp/src
-compile "$build/tests.jar" "$package"/{main,test}/kotlin/org/mebp/*.kt
+compile "$build/classes.jar" "$package"/main/kotlin/org/mebp/*.kt
 compile "$build/android.jar" "$package"/main/kotlin/org/mebp/{,android/}*.kt test/packages/android/*.kt \
   packages/android/example/src/main/kotlin/org/mebp/example/*.kt
+
+# An AAR as a phone's, but for this machine: the tests run what they take out of it.
+rm -rf "$build/aar" "$build/repository"
+abi=$(uname -m | sed 's/aarch64/arm64-v8a/')
+.venv/bin/python packages/android/assemble.py --classes "$build/classes.jar" --library "$abi=$build/jni/libmebp_jni.so" \
+  --version 0 -o "$build/repository" >/dev/null
+.venv/bin/python test/packages/check_aar.py "$build/repository" "$build/aar"
+libraries=$build/aar/classes.jar:$libraries
+compile "$build/tests.jar" -Xfriend-paths="$build/aar/classes.jar" "$package"/test/kotlin/org/mebp/*.kt
 
 # The virtual machine checks what the library asks of it, too. That the runtime handles SIGBUS, which a file that is cut
 # off causes, and hands on to the virtual machine what is not its own, it cannot know.
 tests=("$package"/test/kotlin/org/mebp/*Test.kt)
 tests=("${tests[@]##*/}")
-"$JAVA_HOME/bin/java" -Xcheck:jni -Djava.library.path="$build/jni" -Dmebp.bundle="$build/bundle.mebp" \
+"$JAVA_HOME/bin/java" -Xcheck:jni -Djava.library.path="$build/aar/jni/$abi" -Dmebp.bundle="$build/bundle.mebp" \
   -cp "$build/tests.jar:$libraries:$jars/hamcrest-core.jar" \
   org.junit.runner.JUnitCore $(printf 'org.mebp.%s ' "${tests[@]%.kt}") >"$build/tests.log" ||
   { cat "$build/tests.log" >&2; exit 1; }

@@ -13,7 +13,7 @@ if ! command -v swift >/dev/null; then
   root=$PWD/$build/swift-root
   there=/mebp
   if [ ! -e "$root/made" ]; then
-    scripts/setup.sh wheel # for debootstrap
+    command -v debootstrap >/dev/null || scripts/setup.sh wheel
     unshare --mount --pid --fork true 2>/dev/null ||
       { echo "test_swift: there is no swift here; install it, or run this as root, which makes a system that has it" >&2; exit 2; }
     echo "making a system that has Swift"

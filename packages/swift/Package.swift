@@ -7,6 +7,10 @@ let framework = Context.environment["MEBP_XCFRAMEWORK"]
 let runtime: Target = framework.map { .binaryTarget(name: "CMebp", path: $0) }
   ?? .systemLibrary(name: "CMebp", pkgConfig: "mebp")
 
+// A process for the tests to kill; an iPhone's apps start none.
+let killed: [Target] = framework == nil
+  ? [.executableTarget(name: "BackgroundTrainer", dependencies: ["Mebp"], path: "Tests/BackgroundTrainer")] : []
+
 let package = Package(
   name: "Mebp",
   platforms: [.iOS(.v15), .macOS(.v12)],
@@ -14,6 +18,6 @@ let package = Package(
   targets: [
     runtime,
     .target(name: "Mebp", dependencies: ["CMebp"]),
-    .testTarget(name: "MebpTests", dependencies: ["Mebp"]),
-  ]
+    .testTarget(name: "MebpTests", dependencies: ["Mebp"] + killed.map { .target(name: $0.name) }),
+  ] + killed
 )

@@ -40,7 +40,7 @@ public struct StepResult: Sendable, Equatable {
 /// It is freed with its last reference.
 public final class Session: @unchecked Sendable {
   public let bundle: ModelBundle  // outlives it
-  private let pointer: OpaquePointer
+  let pointer: OpaquePointer
   private let queue = DispatchQueue(label: "org.mebp.session")
 
   public init(_ bundle: ModelBundle, _ options: SessionOptions = .init()) throws {

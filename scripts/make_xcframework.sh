@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# make_xcframework.sh [OUTPUT]: on a Mac with Xcode, builds the runtime for iPhones, for their simulator and for Macs,
+# and makes packages/swift/CMebp.xcframework of it. Nobody has run this: there was no Mac. What assemble.py makes of the
+# libraries is tested by test/python/test_packaging.py.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "$(uname)" = Darwin ] || { echo "make_xcframework: run this on a Mac with Xcode" >&2; exit 2; }
+output=${1:-packages/swift/CMebp.xcframework}
+slices=()
+build() { # IDENTIFIER CMAKE_OPTION...
+  cmake --preset runtime-only -B "build/$1" -DCMAKE_OSX_ARCHITECTURES=arm64 -DBUILD_SHARED_LIBS=OFF "${@:2}"
+  cmake --build "build/$1"
+  cmake --install "build/$1" --prefix "$PWD/build/$1/prefix"
+  # One archive of the runtime and of what it is linked with.
+  mkdir -p "build/$1/whole"
+  find "build/$1" -name '*.a' -not -path '*/whole/*' -not -path '*/test/*' -print0 |
+    xargs -0 libtool -static -o "build/$1/whole/libmebp.a"
+  slices+=(--slice "$1=build/$1/whole/libmebp.a")
+}
+build ios-arm64 -DCMAKE_SYSTEM_NAME=iOS -DCMAKE_OSX_SYSROOT=iphoneos -DCMAKE_OSX_DEPLOYMENT_TARGET=15.0
+build ios-arm64-simulator -DCMAKE_SYSTEM_NAME=iOS -DCMAKE_OSX_SYSROOT=iphonesimulator -DCMAKE_OSX_DEPLOYMENT_TARGET=15.0
+build macos-arm64 -DCMAKE_OSX_DEPLOYMENT_TARGET=12.0
+python3 packages/swift/assemble.py "${slices[@]}" --headers build/macos-arm64/prefix/include -o "$output"
