@@ -14,8 +14,7 @@ packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools 
 # bare system on which scripts/wheel.sh tries what it built.
 [ "${1:-}" != aarch64 ] || packages+=(g++-aarch64-linux-gnu qemu-user)
 [ "${1:-}" != fuzz ] || packages+=(clang-22 libclang-rt-22-dev)
-[ "${1:-}" != jni ] || packages+=(openjdk-17-jdk-headless kotlin libkotlinx-coroutines-java libkotlinx-atomicfu-java
-  junit4 libhamcrest-java)
+[ "${1:-}" != jni ] || packages+=(openjdk-17-jdk-headless junit4 libhamcrest-java)
 [ "${1:-}" != go ] || packages+=(golang-go)
 [ "${1:-}" != wheel ] || packages+=(debootstrap)
 

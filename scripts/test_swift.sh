@@ -38,4 +38,14 @@ inside env HOME="$there/$build" MEBP_BUNDLE="$there/$build/bundle.mebp" \
   swift test --package-path "$there/packages/swift" --scratch-path "$there/$build/swift" --disable-swift-testing \
   -Xswiftc -strict-concurrency=complete -Xswiftc -warnings-as-errors >"$build/swift.log" 2>&1 ||
   { cat "$build/swift.log" >&2; exit 1; }
+
+# What the example calls of Apple's systems, checked for types against declarations; its windows are not.
+swift=$there/$build/swift
+headers=$there/$build/prefix/include
+inside mkdir -p "$swift/apple"
+inside swiftc -emit-module -module-name BackgroundTasks -o "$swift/apple/BackgroundTasks.swiftmodule" \
+  "$there/test/packages/apple/BackgroundTasks.swift" -parse-as-library
+inside swiftc -typecheck -parse-as-library -strict-concurrency=complete -warnings-as-errors -Xcc "-I$headers" \
+  -I "$swift/apple" -I "$swift/debug/Modules" -I "$there/packages/swift/Sources/CMebp" \
+  "$there"/packages/swift/Example/{ChargingTask,Tokens}.swift
 grep 'Executed' "$build/swift.log" | tail -n 1

@@ -9,11 +9,14 @@ import SwiftUI
 struct TrainApp: App {
   @StateObject private var trainer = Trainer()
 
+  init() { ChargingTask.register() }
+
   var body: some Scene {
     WindowGroup {
       VStack(spacing: 16) {
         Text(trainer.text).monospacedDigit()
         Button(trainer.isRunning ? "Stop" : "Train") { trainer.isRunning ? trainer.stop() : trainer.start() }
+        Button("Train while it charges") { trainer.trainWhileItCharges() }
       }
       .padding()
     }
@@ -45,21 +48,24 @@ final class Trainer: ObservableObject {
 
   func stop() { run?.cancel() }
 
+  func trainWhileItCharges() {
+    do { try ChargingTask.schedule() } catch { text = error.localizedDescription }
+  }
+
   private func train() async throws {
     let documents = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)[0].path
     let state = documents + "/state"
-    let session = try await Task.detached {
-      guard let folder = Foundation.Bundle.main.path(forResource: "model", ofType: "mebp") else {
-        throw MebpError(.notFound, "model.mebp is not in the app; add it as a folder")
-      }
+    let (session, tokens) = try await Task.detached {
+      let tokens = try Tokens()
       var options = SessionOptions()
       options.clip = 1
-      let session = try Session(ModelBundle(folder: folder), options)
+      let session = try Session(tokens.bundle, options)
       if FileManager.default.fileExists(atPath: state) { try session.loadState(state) }
-      return session
+      return (session, tokens)
     }.value
+    let batches = try (Int(session.steps)..<tokens.rows).map(tokens.batch)
     do {
-      for try await result in session.training(try batches(of: session).dropFirst(Int(session.steps)), pause: pause) {
+      for try await result in session.training(batches, pause: pause) {
         text = "step \(session.steps): loss \(result.loss), \(result.seconds) s, \(result.peakBytes / 1_000_000) MB"
       }
     } catch {
@@ -69,19 +75,6 @@ final class Trainer: ObservableObject {
     try await session.run {
       try $0.saveState(state)
       try $0.saveAdapter(documents + "/adapter")
-    }
-  }
-
-  /// Rows of little-endian numbers of 32 bits, as mebp-run takes them.
-  private func batches(of session: Session) throws -> [Batch] {
-    guard let url = Foundation.Bundle.main.url(forResource: "tokens", withExtension: "bin") else {
-      throw MebpError(.notFound, "tokens.bin is not in the app")
-    }
-    let bytes = try Data(contentsOf: url)
-    let tokens = bytes.withUnsafeBytes { $0.bindMemory(to: Int32.self).map(Int32.init(littleEndian:)) }
-    let columns = try session.bundle.info.maxSequence
-    return try stride(from: 0, through: tokens.count - columns, by: columns).map {
-      try Batch(ids: Array(tokens[$0..<$0 + columns]))
     }
   }
 }
