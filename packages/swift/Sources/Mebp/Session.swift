@@ -92,6 +92,12 @@ public final class Session: @unchecked Sendable {
     try check { mebp_session_save_adapter(pointer, path, $0) }
   }
 
+  /// llama.cpp's form, one file, written whole or not at all. `.unsupported` where llama.cpp has no such adapter.
+  public func saveAdapterGguf(_ path: String) throws {
+    let path = try checkPath(path)
+    try check { mebp_session_save_adapter_gguf(pointer, path, $0) }
+  }
+
   public func loadAdapter(_ folder: String) throws {
     let path = try checkPath(folder)
     try check { mebp_session_load_adapter(pointer, path, $0) }

@@ -149,4 +149,17 @@ final class TrainingTests: XCTestCase {
     XCTAssertEqual(one.tokens, several.tokens)
     XCTAssertEqual(one.loss, several.loss, accuracy: 1e-5 * one.loss)  // sums in another order, in f32
   }
+
+  func testAnAdapterIsSavedForLlamaCppToo() throws {
+    let session = try Session(bundle, options)
+    try session.step(try batches(0..<1)[0])
+    let file = "\(folder)/adapter.gguf"
+    try session.saveAdapterGguf(file)
+    let bytes = try Data(contentsOf: URL(fileURLWithPath: file))
+    XCTAssertEqual(bytes.prefix(4), Data("GGUF".utf8))
+    XCTAssertLessThan(abs(bytes.count - (try adapter(of: session)).count), 20_000)  // f32, behind other names
+    XCTAssertThrowsError(try session.saveAdapterGguf("\(folder)/none/adapter.gguf")) { error in
+      XCTAssertTrue("\(error)".contains("\(folder)/none/adapter.gguf"), "\(error)")
+    }
+  }
 }

@@ -169,6 +169,12 @@ MEBP_NATIVE(void, sessionSaveAdapter)(JNIEnv *env, jobject, jlong session, jbyte
   check(env, mebp_session_save_adapter(at<mebp_session>(session), path.text(), &error), error);
 }
 
+MEBP_NATIVE(void, sessionSaveAdapterGguf)(JNIEnv *env, jobject, jlong session, jbyteArray file) {
+  const Path path(env, file);
+  mebp_error error = {};
+  check(env, mebp_session_save_adapter_gguf(at<mebp_session>(session), path.text(), &error), error);
+}
+
 MEBP_NATIVE(void, sessionLoadAdapter)(JNIEnv *env, jobject, jlong session, jbyteArray folder) {
   const Path path(env, folder);
   mebp_error error = {};

@@ -28,6 +28,7 @@ internal object Native {
     external fun sessionNotes(session: Long): ByteArray
     external fun sessionSetLearningRate(session: Long, rate: Double)
     external fun sessionSaveAdapter(session: Long, folder: ByteArray)
+    external fun sessionSaveAdapterGguf(session: Long, path: ByteArray)
     external fun sessionLoadAdapter(session: Long, folder: ByteArray)
     external fun sessionSaveState(session: Long, folder: ByteArray, user: ByteArray)
     external fun sessionPause(session: Long, folder: ByteArray, user: ByteArray)

@@ -78,6 +78,9 @@ class Session(internal val bundle: ModelBundle, options: SessionOptions = Sessio
     /** A PEFT folder, written whole or not at all. */
     fun saveAdapter(folder: String) = handle.use { Native.sessionSaveAdapter(it, Native.path(folder)) }
 
+    /** llama.cpp's form, one file, written whole or not at all. [Code.UNSUPPORTED] where llama.cpp has no such adapter. */
+    fun saveAdapterGguf(path: String) = handle.use { Native.sessionSaveAdapterGguf(it, Native.path(path)) }
+
     fun loadAdapter(folder: String) = handle.use { Native.sessionLoadAdapter(it, Native.path(folder)) }
 
     /** All that a bitwise equal continuation needs; [user] travels along. */

@@ -199,4 +199,21 @@ class TrainingTest {
             assertEquals(whole.loss, halves.loss, 1e-5 * whole.loss) // sums in another order, in f32
         }
     }
+
+    @Test
+    fun `an adapter is saved for llama_cpp, too, whole or not at all`() {
+        Session(bundle, options).use { session ->
+            session.step(batch(0))
+            val file = File(folder, "adapter.gguf")
+            session.saveAdapterGguf(file.path)
+            val bytes = file.readBytes()
+            assertEquals("GGUF", String(bytes, 0, 4))
+            // Numbers of f32, as many as the PEFT folder has, behind names that differ.
+            assertTrue("${bytes.size}", Math.abs(bytes.size - adapterOf(session).size) < 20_000)
+            val nowhere = File(folder, "none/adapter.gguf").path
+            val refusal = runCatching { session.saveAdapterGguf(nowhere) }.exceptionOrNull() as MebpException
+            assertTrue(refusal.message!!, nowhere in refusal.message!! && '\n' !in refusal.message!!)
+            assertEquals(listOf("adapter", "adapter.gguf"), folder.list()!!.sorted())
+        }
+    }
 }
