@@ -16,7 +16,8 @@ cmake --preset runtime-only -B "$build/runtime" "${toolchain[@]}" \
   -DCMAKE_FIND_ROOT_PATH="${MEBP_ANDROID_PREFIX:?set it to where what the runtime needs is installed for arm64-v8a}"
 cmake --build "$build/runtime"
 cmake --install "$build/runtime" --prefix "$PWD/$build/prefix"
-cmake -S packages/android/mebp/src/main/cpp -B "$build/jni" "${toolchain[@]}" -DCMAKE_FIND_ROOT_PATH="$PWD/$build/prefix"
+cmake -S packages/android/mebp/src/main/cpp -B "$build/jni" "${toolchain[@]}" \
+  -DCMAKE_FIND_ROOT_PATH="$PWD/$build/prefix"
 cmake --build "$build/jni"
 
 scripts/test_jni.sh # compiles the classes, which are the same for every machine

@@ -32,7 +32,8 @@ fi
 libraries=$(printf '%s:' "$kotlin"/run_kotlin_kernel/jars/kotlin*.jar)$jars/junit4.jar
 compile() { # OUTPUT SOURCE...
   "$JAVA_HOME/bin/java" -cp "$libraries" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -Werror \
-    -jvm-target 1.8 -cp "$libraries" "${@:2}" -d "$1" >"$build/kotlin.log" 2>&1 || { cat "$build/kotlin.log" >&2; exit 1; }
+    -jvm-target 1.8 -cp "$libraries" "${@:2}" -d "$1" >"$build/kotlin.log" 2>&1 ||
+    { cat "$build/kotlin.log" >&2; exit 1; }
 }
 
 package=packages/android/mebp/src

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of Apple's systems, what packages/swift/Example/ChargingTask.swift calls: declarations to check types against. No line
-// of this runs.
+// Of Apple's systems, what packages/swift/Example/ChargingTask.swift calls: declarations to check types against. No
+// line of this runs.
 import Foundation
 
 open class BGTask {

@@ -3,8 +3,8 @@ import CMebp
 import Foundation
 
 /// One text, token after token, by a bundle that was compiled with --generate-len, and the adapter of its session. It
-/// has memory of its own, and one thread uses it and its session at a time. What changes the adapter does not change the
-/// text that is there: `rewind` to 0 behind a step.
+/// has memory of its own, and one thread uses it and its session at a time. What changes the adapter does not change
+/// the text that is there: `rewind` to 0 behind a step.
 public final class Generation: @unchecked Sendable {
   public let session: Session  // outlives it
   private let pointer: OpaquePointer
@@ -30,7 +30,7 @@ public final class Generation: @unchecked Sendable {
     return logits
   }
 
-  /// Forgets all but the first `positions` tokens. Returns how many remain: fewer, where a layer has lost what it needs.
+  /// Forgets all but the first `positions` tokens. Returns how many remain: fewer, where a layer lost what it needs.
   @discardableResult
   public func rewind(_ positions: Int) throws -> Int {
     guard let count = UInt32(exactly: positions) else {

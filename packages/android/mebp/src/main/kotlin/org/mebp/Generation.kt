@@ -40,7 +40,7 @@ class Generation(private val session: Session) : Closeable {
     /** Extends the text, and returns a number for each word of the vocabulary: the logits of the token behind it. */
     fun append(ids: IntArray): FloatArray = handle.use { Native.generationAppend(it, ids, vocabulary) }
 
-    /** Forgets all but the first [positions] tokens. Returns how many remain: fewer, where a layer has lost what it needs. */
+    /** Forgets all but the first [positions] tokens. Returns how many remain: fewer, where a layer lost what it needs. */
     fun rewind(positions: Int): Int = handle.use { Native.generationRewind(it, positions) }
 
     /**

@@ -33,7 +33,7 @@ fun Session.training(
     }
 }
 
-/** Runs [calls], whose call into C is ended where the coroutine is cancelled, or where they call what they are given. */
+/** Runs [calls], whose call into C is ended where the coroutine is cancelled, or by what they are given. */
 internal suspend fun Session.endedWithItsJob(calls: suspend (endCall: () -> Unit) -> Unit) {
     val endCall = { cancel() }
     try {

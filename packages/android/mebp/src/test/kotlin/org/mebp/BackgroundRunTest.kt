@@ -39,7 +39,8 @@ class BackgroundRunTest {
         val java = File(System.getProperty("java.home"), "bin/java").path
         val library = "-Djava.library.path=" + System.getProperty("java.library.path")
         val command = listOf(java, library, "-cp", System.getProperty("java.class.path"), "org.mebp.BackgroundTrainer")
-        return ProcessBuilder(command + listOf(bundleFolder.path, folder.path)).redirectError(ProcessBuilder.Redirect.INHERIT).start()
+        val process = ProcessBuilder(command + listOf(bundleFolder.path, folder.path))
+        return process.redirectError(ProcessBuilder.Redirect.INHERIT).start()
     }
 
     @Test
@@ -81,11 +82,12 @@ class BackgroundRunTest {
         val (expected, adapter) = whole()
         val losses = ArrayList<Double>()
         var device = allows
-        suspend fun piece(conditions: Conditions = Conditions()) = case.run(conditions).train({ device }) { step, result ->
-            assertEquals(losses.size + 1L, step)
-            losses.add(result.loss)
-            if (step == 3L) device = allows.copy(isCharging = false)
-        }
+        suspend fun piece(conditions: Conditions = Conditions()): String? =
+            case.run(conditions).train({ device }) { step, result ->
+                assertEquals(losses.size + 1L, step)
+                losses.add(result.loss)
+                if (step == 3L) device = allows.copy(isCharging = false)
+            }
         assertEquals("the device does not charge", piece())
         assertEquals(3, losses.size)
         assertEquals(3L, Session.stepsOfState(File(folder, "state").path))
@@ -146,8 +148,8 @@ class BackgroundRunTest {
         case.run().train({ device }) { _, _ -> device = allows.copy(isCharging = false) }
         val other = refusal { case.run(data = "others").train({ allows }) }
         val state = File(folder, "state").path
-        assertEquals("$state: is of a run on the data 'random', and this one has 'others'; remove the folder, or give " +
-            "that data", other.message)
+        val what = "$state: is of a run on the data 'random', and this one has 'others'"
+        assertEquals("$what; remove the folder, or give that data", other.message)
         val none = refusal { case.run(saveEvery = 0) }
         assertEquals("a run of 12 steps that saves every 0 of them is none; give numbers from 1 on", none.message)
     }

@@ -116,7 +116,8 @@ class TrainingTest {
             assertEquals(2L, session.steps)
             for (attempt in 0 until 5) { // at many moments, between two steps for one
                 val before = session.steps
-                val run = launch(Dispatchers.Default) { session.training(generateSequence { batch(0) }.iterator()).collect() }
+                val endless = generateSequence { batch(0) }.iterator()
+                val run = launch(Dispatchers.Default) { session.training(endless).collect() }
                 delay(attempt * 60L)
                 withTimeout(60_000) { run.cancelAndJoin() }
                 val after = session.steps

@@ -29,7 +29,9 @@ class ChargingWorker(context: Context, parameters: WorkerParameters) : Coroutine
     override suspend fun doWork(): Result {
         val pause = Pause()
         return try {
-            DevicePause(applicationContext, pause).use { ModelBundle.open(applicationContext.assets, "model.mebp").use { train(it, pause) } }
+            DevicePause(applicationContext, pause).use {
+                ModelBundle.open(applicationContext.assets, "model.mebp").use { train(it, pause) }
+            }
         } catch (failure: MebpException) {
             Result.failure(workDataOf("line" to failure.message))
         }
@@ -38,9 +40,8 @@ class ChargingWorker(context: Context, parameters: WorkerParameters) : Coroutine
     private suspend fun train(bundle: ModelBundle, pause: Pause): Result {
         val tokens = Tokens(applicationContext.assets, bundle)
         val folder = File(applicationContext.filesDir, "background").path
-        val run = BackgroundRun(bundle, SessionOptions(clip = 1.0), folder, tokens.digest, steps = tokens.rows.toLong()) {
-            tokens.batch(it.toInt())
-        }
+        val steps = tokens.rows.toLong()
+        val run = BackgroundRun(bundle, SessionOptions(clip = 1.0), folder, tokens.digest, steps) { tokens.batch(it.toInt()) }
         return if (run.train({ deviceState(applicationContext) }, pause) == null) finish() else Result.retry()
     }
 

@@ -15,7 +15,8 @@ internal class Tokens(assets: AssetManager, bundle: ModelBundle) {
 
     init {
         val bytes = assets.open("tokens.bin").use { it.readBytes() }
-        tokens = IntArray(bytes.size / 4).also { ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer().get(it) }
+        tokens = IntArray(bytes.size / 4)
+        ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer().get(tokens)
         rows = tokens.size / columns
     }
 
