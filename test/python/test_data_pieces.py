@@ -165,6 +165,9 @@ DISAGREEING = {
     % "{{ m.content | replace('\n', ' ') }}",
     "otherwise than its pieces": LOOP % "{{ m.content | replace('灯', 'lamp') }}",
     DATE: LOOP % "{{ strftime_now('%Y') }} {{ m.content }}",
+    "it takes more than 0.2 seconds for a conversation of 8 turns": LOOP
+    % "{% for a in range(300) %}{% for b in range(3000) %}{% endfor %}{% endfor %}{{ m.content }}",
+    "it writes half of a surrogate pair": LOOP % r"{{ '\ud800' }}{{ m.content }}",
     "it refuses a question and its answer without a system's turn": "{{ raise_exception('never') }}",
 }
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the pieces of a chat template to the template itself, on conversations with whatever contents may have."""
 
+import json
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from random import Random
 
 from mebp.data.chat_template import ChatTemplate
-from mebp.data.finding_pieces import MARK, Rendering, UncomposedError, find_pieces
+from mebp.data.finding_pieces import MARK, MOST, Rendering, UncomposedError, conversation, find_pieces
 from mebp.data.pieces import SPEAKERS, Pieces, UnfitError
 from mebp.data.template_process import Refused
 from mebp.data.turn_ends import turn_ends
@@ -23,6 +25,7 @@ _WORDS = (
     '"', "\x85",
 )  # fmt: skip
 _ENDS = ("", "", "", " ", "\n", "\n\n", " \n", "\n ", "\t", "\u00a0", "\u2003", "\u200b", "\r\n", "\x0b", "\x1c")
+_SECONDS = 0.2
 _TRIES = 1000  # of a conversation in which nothing is refused
 
 
@@ -30,11 +33,27 @@ def pieces_of(tokenizer: Tokenizer) -> Pieces:
     """Raises UncomposedError where its template does not come in pieces, and mebp.Error where it cannot be read."""
     one, other = (_rendering(tokenizer, now) for now in _DAYS)
     source = one.whole.source
+    _check_time(one)
     pieces = find_pieces(one, source)
     if "strftime_now" in source and find_pieces(other, source) != pieces:
         raise UncomposedError("it writes the date of the day")
     check_pieces(pieces, one, list(dict.fromkeys(MARK.findall(source))))
+    try:
+        json.dumps(pieces.to_json(), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UncomposedError("it writes half of a surrogate pair") from error
     return pieces
+
+
+def _check_time(rendering: Rendering) -> None:
+    """What follows are some thousand renderings."""
+    seconds = []
+    for _ in range(3):  # the machine may be busy
+        begin = time.monotonic()
+        rendering.texts([conversation(MOST, None)], False)
+        seconds.append(time.monotonic() - begin)
+    if min(seconds) > _SECONDS:
+        raise UncomposedError(f"it takes more than {_SECONDS:g} seconds for a conversation of {MOST} turns")
 
 
 def check_pieces(pieces: Pieces, rendering: Rendering, marks: Sequence[str]) -> None:

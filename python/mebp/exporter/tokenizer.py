@@ -55,6 +55,7 @@ def write_pieces(folder: Path, model: str) -> None:
             return
         found = pieces_of(tokenizer).to_json()
     except (UncomposedError, Error) as error:
-        say(f"note: {model}: its chat template does not come in pieces, so C cannot use it: {error}", error=True)
+        why = str(error).replace(str(folder), "tokenizer")  # the folder has another name when the export is whole
+        say(f"note: {model}: its chat template does not come in pieces, so C cannot use it: {why}", error=True)
         return
     (folder / PIECES).write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
