@@ -17,6 +17,7 @@ from mebp.data.pieces import Pieces, UnfitError
 from mebp.exporter.tokenizer import PIECES, write_pieces
 from mebp.tokenizer import Tokenizer
 from support.composed import FAMILIES, compose
+from support.textmodel import make_text_bundle
 from support.trl_templates import BEGIN, ENDS, FOLDER, marked_tokenizer
 
 TRL = sorted(file.stem for file in FOLDER.glob("*.jinja") if not file.stem.endswith("_training"))
@@ -167,7 +168,9 @@ DISAGREEING = {
     DATE: LOOP % "{{ strftime_now('%Y') }} {{ m.content }}",
     "it takes more than 0.2 seconds for a conversation of 8 turns": LOOP
     % "{% for a in range(300) %}{% for b in range(3000) %}{% endfor %}{% endfor %}{{ m.content }}",
-    "it writes half of a surrogate pair": LOOP % r"{{ '\ud800' }}{{ m.content }}",
+    "it writes half of a surrogate pair": r"{{ '\ud800' }}" + LOOP % "{{ m.content }}",
+    'cannot find the assistant\'s turns; mark them in the template with {% generation %}, or give "prompt" and '
+    '"completion"': LOOP % "{{ m.content }}" + "{% if add_generation_prompt %}?{% endif %}",
     "it refuses a question and its answer without a system's turn": "{{ raise_exception('never') }}",
 }
 
@@ -191,3 +194,8 @@ def test_export_writes_them(backend, tmp_path, capsys):
     file.unlink()
     write_pieces(tmp_path / "tokenizer", "model")
     assert capsys.readouterr().err == "" and not file.exists()
+
+
+def test_bundles_have_them(tmp_path):
+    bundle = make_text_bundle(tmp_path)
+    assert json.loads((bundle / "tokenizer" / PIECES).read_text()) == pieces_of(Tokenizer(bundle)).to_json()

@@ -52,7 +52,11 @@ class Rendering:
         """The whole texts with their answers, as training has them."""
         answers = enumerate(self.texts(conversations, False))
         refused = {index: answer for index, answer in answers if isinstance(answer, Refused)}
-        fit = [Conversation("", each) for index, each in enumerate(conversations) if index not in refused]
+        fit = [
+            Conversation(f"a conversation of {len(each)} turns", each)
+            for index, each in enumerate(conversations)
+            if index not in refused
+        ]
         found = iter(_with_answers(fit, self))
         return [refused[index] if index in refused else next(found) for index in range(len(conversations))]
 
