@@ -10,17 +10,18 @@ from mebp.tools import find_tool
 _LARGEST = 4096  # bytes of a struct that may grow; what is past its end is zero
 
 
-class _MebpError(ctypes.Structure):
+class MebpError(ctypes.Structure):
     _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512)]
 
 
-def _built(name: str) -> str:
+def built(name: str) -> str:
+    """A file of the build, as lib/libmebp_text.so."""
     return str(Path(find_tool("mebp-run")).resolve().parents[1] / name)
 
 
 def save_adapter_gguf(bundle: Path, adapter: Path, file: Path) -> None:
     """A session of the bundle takes the adapter, a folder of PEFT's form, and writes llama.cpp's."""
-    library, error = ctypes.CDLL(_built("libmebp.so")), _MebpError()
+    library, error = ctypes.CDLL(built("libmebp.so")), MebpError()
 
     def call(name: str, *arguments: object) -> None:
         if getattr(library, name)(*arguments, ctypes.byref(error)) != 0:

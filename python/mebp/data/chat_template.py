@@ -34,6 +34,7 @@ class ChatTemplate:
         Raises mebp.Error where the tokenizer has no chat template or one that is not Jinja.
         """
         sources = _find_sources(tokenizer) if source is None else {DEFAULT: source}
+        self.source = sources.get(DEFAULT, "")  # of what is rendered without tools
         self._process = TemplateProcess(sources, {**tokenizer.named_special_tokens, **(variables or {})}, now)
         what = f"{tokenizer.folder}: the chat template cannot be read"
         with translate_errors(what, "correct it", (BeyondLimitError, UnreadableError)):

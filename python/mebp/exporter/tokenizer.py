@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer's files, which travel along so that a bundle can be trained on text."""
 
+import json
 from pathlib import Path
 
+from mebp.errors import Error
 from mebp.exporter.template_files import template_files
 from mebp.files import own_file, read_bytes
 from mebp.words import say
@@ -18,6 +20,7 @@ TOKENIZER_FILES = (  # beside the chat templates
     "generation_config.json",
     "config.json",
 )
+PIECES = "chat.json"  # the chat template for whoever has no Jinja; docs/format.md says what it holds
 
 
 def tokenizer_files(folder: Path) -> list[str]:
@@ -35,3 +38,24 @@ def copy_tokenizer(source: Path, target: Path, model: str) -> None:
     if not any((target / name).exists() for name in _VOCABULARIES):
         hint = "to train on text, put one into tokenizer/ beside the ONNX file"
         say(f"warning: {model} comes without a tokenizer; {hint}", error=True)
+
+
+def write_pieces(folder: Path, model: str) -> None:
+    """Writes the chat template of the tokenizer in `folder` in pieces beside it; says why where it has none."""
+    from mebp.data.chat_template import has_template  # which reads template_files of this package
+    from mebp.data.checking_pieces import pieces_of
+    from mebp.data.finding_pieces import UncomposedError
+    from mebp.tokenizer import Tokenizer
+
+    if not (folder / "tokenizer.json").is_file():
+        return
+    try:
+        tokenizer = Tokenizer.of_model(folder)
+        if not has_template(tokenizer):
+            return
+        found = pieces_of(tokenizer).to_json()
+    except (UncomposedError, Error) as error:
+        why = str(error).replace(str(folder), "tokenizer")  # the folder has another name when the export is whole
+        say(f"note: {model}: its chat template does not come in pieces, so C cannot use it: {why}", error=True)
+        return
+    (folder / PIECES).write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -26,7 +26,7 @@ from mebp.exporter.renaming import find_pieces, rename
 from mebp.exporter.skeleton import aliases, bare, build_skeleton, set_numbers
 from mebp.exporter.source import Source, resolve
 from mebp.exporter.text_parts import TextPart, text_name_of_stored
-from mebp.exporter.tokenizer import copy_tokenizer
+from mebp.exporter.tokenizer import copy_tokenizer, write_pieces
 from mebp.exporter.weights import check_pieces, locate, place, refer, refer_to_nothing, refer_to_pieces
 from mebp.gguf.adapter_places import HEAD, adapter_places
 from mebp.gguf.blocks import BLOCKS
@@ -103,6 +103,8 @@ def write(
     copy_tokenizer(source.folder, stage.folder / "tokenizer", source.name)
     if new:
         new.write(stage.folder / "tokenizer")
+    if task == CAUSAL:
+        write_pieces(stage.folder / "tokenizer", source.name)
 
 
 def _check_task(task: str, classes: Sequence[str] | None, train_tokens: Sequence[str]) -> None:

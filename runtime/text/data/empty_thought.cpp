@@ -8,16 +8,15 @@
 #include <iterator>
 #include <string>
 
+#include "runtime/text/data/white_space.h"
+
 namespace mebp::text {
 
 static constexpr size_t mostSpaces = 9, mostAround = 20;
 
 static void skipSpaces(std::string_view &text) {
-  for (size_t i = 0; i < mostSpaces && !text.empty(); ++i) {
-    if (text.front() != ' ' && (text.front() < '\t' || text.front() > '\r'))
-      return;
-    text.remove_prefix(1);
-  }
+  for (size_t i = 0; i < mostSpaces; ++i)
+    text.remove_prefix(whiteSpaceAt(text));
 }
 
 static bool skip(std::string_view &text, std::string_view what) {
