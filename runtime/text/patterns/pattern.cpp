@@ -4,6 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "runtime/text/patterns/newer_characters.h"
 #include "runtime/text/patterns/translate.h"
 #include "runtime/text/unicode/utf8.h"
 
@@ -56,6 +57,27 @@ Pattern Pattern::literal(std::string text) {
   Pattern pattern;
   pattern.sought = std::move(text);
   return pattern;
+}
+
+std::string_view Pattern::prepare(std::string_view text, std::string &room) const {
+  bool isCopied = false;
+  for (size_t at = 0; compiled && at < text.size();) {
+    const size_t begin = at;
+    if (static_cast<unsigned char>(text[at]) < 0xE0) { // no newer one is that short
+      ++at;
+      continue;
+    }
+    const char32_t instead = olderCharacter(nextCharacter(text, at));
+    if (!instead)
+      continue;
+    if (!isCopied)
+      room.assign(text);
+    isCopied = true;
+    std::string bytes;
+    append(bytes, instead);
+    room.replace(begin, at - begin, bytes);
+  }
+  return isCopied ? std::string_view(room) : text;
 }
 
 Result<bool> Pattern::find(std::string_view text, size_t from, size_t &begin, size_t &end) const {

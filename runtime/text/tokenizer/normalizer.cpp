@@ -49,10 +49,10 @@ void strip(std::string &text, bool left, bool right) {
 
 void clean(std::string &text) {
   mapCharacters(text, [](char32_t character, std::string &out) {
-    if (isSpace(character))
-      out += ' ';
-    else if (character && character != 0xFFFD && !isOther(character))
-      append(out, character);
+    const bool isBreak = character == '\t' || character == '\n' || character == '\r';
+    if (!isBreak && (!character || character == 0xFFFD || isOther(character)))
+      return;
+    append(out, isBreak || isSpace(character) ? ' ' : character);
   });
 }
 
@@ -109,10 +109,11 @@ Result<Normalizer> makeSequence(Fields &fields) {
 } // namespace
 
 Status replaceAll(std::string &text, const Pattern &pattern, const std::string &content) {
-  std::string out;
+  std::string out, room;
   size_t done = 0, begin = 0, end = 0;
+  const std::string_view subject = pattern.prepare(text, room);
   for (size_t from = 0; from <= text.size();) {
-    Result<bool> found = pattern.find(text, from, begin, end);
+    Result<bool> found = pattern.find(subject, from, begin, end);
     if (!found.ok())
       return found.status();
     if (!*found)

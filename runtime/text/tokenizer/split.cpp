@@ -71,8 +71,10 @@ Status splitAt(Pieces &pieces, const Pattern &pattern, Behavior behavior, bool i
   std::vector<Piece> out;
   out.reserve(pieces.pieces.size());
   std::vector<Part> parts;
+  std::string room;
   for (const Piece &piece : pieces.pieces) {
-    const std::string_view text = std::string_view(pieces.text).substr(piece.begin, piece.end - piece.begin);
+    const std::string_view text =
+        pattern.prepare(std::string_view(pieces.text).substr(piece.begin, piece.end - piece.begin), room);
     parts.clear();
     size_t done = 0, begin = 0, end = 0;
     for (size_t from = 0; from < text.size();) {

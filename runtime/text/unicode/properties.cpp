@@ -47,8 +47,7 @@ bool isAnyMark(char32_t character) {
 
 bool isOther(char32_t character) {
   const utf8proc_category_t category = categoryOf(character);
-  return category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-         category == UTF8PROC_CATEGORY_CO;
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
 }
 
 bool isWord(char32_t character) {

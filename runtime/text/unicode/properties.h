@@ -13,7 +13,7 @@ bool isNumber(char32_t character);      // N
 bool isPunctuation(char32_t character); // P, and what ASCII calls so
 bool isMark(char32_t character);        // Mn
 bool isAnyMark(char32_t character);     // M
-bool isOther(char32_t character);       // Cc, Cf, Cn, Co
+bool isOther(char32_t character);       // Cc, Cf, Co
 bool isWord(char32_t character);        // what \w means: letters, marks, decimal digits, connectors
 bool isHan(char32_t character);         // as BERT has it
 
