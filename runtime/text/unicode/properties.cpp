@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include <utf8proc.h>
 
+#include "runtime/text/unicode/differences.h"
 #include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
@@ -20,6 +22,23 @@ bool isBetween(utf8proc_category_t category, utf8proc_category_t first, utf8proc
   return category >= first && category <= last;
 }
 
+template <typename Range, size_t count> const Range *findRange(const Range (&ranges)[count], char32_t character) {
+  const Range *found = std::lower_bound(std::begin(ranges), std::end(ranges), character,
+                                        [](const Range &range, char32_t sought) { return range.last < sought; });
+  return found != std::end(ranges) && found->first <= character ? found : nullptr;
+}
+
+bool normalizePart(std::string_view text, int options, std::string &out) {
+  utf8proc_uint8_t *made = nullptr;
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &made, static_cast<utf8proc_option_t>(options));
+  if (bytes >= 0)
+    out.append(reinterpret_cast<const char *>(made), static_cast<size_t>(bytes));
+  std::free(made);
+  return bytes >= 0;
+}
+
 } // namespace
 
 bool isSpace(char32_t character) {
@@ -29,25 +48,32 @@ bool isSpace(char32_t character) {
 }
 
 bool isNumber(char32_t character) {
-  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
+  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO) !=
+         (findRange(differences::numbers, character) != nullptr);
 }
 
 bool isPunctuation(char32_t character) {
   if (character < 0x80)
     return character > ' ' && character < 0x7F && !(character >= '0' && character <= '9') &&
            !((character | 0x20) >= 'a' && (character | 0x20) <= 'z');
-  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
+  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) !=
+         (findRange(differences::punctuation, character) != nullptr);
 }
 
-bool isMark(char32_t character) { return categoryOf(character) == UTF8PROC_CATEGORY_MN; }
+bool isMark(char32_t character) {
+  return (categoryOf(character) == UTF8PROC_CATEGORY_MN) != (findRange(differences::marks, character) != nullptr);
+}
 
 bool isAnyMark(char32_t character) {
-  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+  return isBetween(categoryOf(character), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) !=
+         (findRange(differences::anyMarks, character) != nullptr);
 }
 
 bool isOther(char32_t character) {
   const utf8proc_category_t category = categoryOf(character);
-  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+  const bool isOne =
+      category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+  return isOne != (findRange(differences::others, character) != nullptr);
 }
 
 bool isWord(char32_t character) {
@@ -73,14 +99,23 @@ bool normalize(std::string &text, Form form) {
   options |= form == Form::nfc || form == Form::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == Form::nfkc || form == Form::nfkd)
     options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t *out = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &out, static_cast<utf8proc_option_t>(options));
-  if (bytes < 0)
+  std::string out;
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t character = nextCharacter(text, at);
+    const bool stays = character > 0x7F && findRange(differences::undecomposed, character) &&
+                       (options & UTF8PROC_COMPAT || (form == Form::nfd && character == 0x11938));
+    if (!stays)
+      continue;
+    if (!normalizePart(std::string_view(text).substr(done, begin - done), options, out))
+      return false;
+    out.append(text, begin, at - begin);
+    done = at;
+  }
+  if (!normalizePart(std::string_view(text).substr(done), options, out))
     return false;
-  text.assign(reinterpret_cast<const char *>(out), static_cast<size_t>(bytes));
-  std::free(out);
+  text = std::move(out);
   return true;
 }
 
@@ -89,6 +124,8 @@ void appendLower(std::string &out, char32_t character) {
     append(out, 'i');
     return append(out, 0x307);
   }
+  if (const auto *range = findRange(differences::lower, character))
+    return append(out, character + static_cast<char32_t>(range->distance));
   append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
 }
 
