@@ -81,7 +81,7 @@ Pattern Fields::pattern(const char *key) {
       Result<Pattern> made = Pattern::regex(text);
       if (made.ok())
         return *made;
-      refuse(made.status().message());
+      refuse(failure(MEBP_UNSUPPORTED, "%s; %s", made.status().message().c_str(), advice));
       return Pattern::literal("");
     }
   }

@@ -4,22 +4,11 @@
 #pragma once
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "runtime/text/tokenizer/fields.h"
+#include "runtime/text/tokenizer/pieces.h"
 
 namespace mebp::text {
-
-struct Piece {
-  size_t begin, end; // in the text
-  bool isFirst;      // begins where the whole text does
-};
-
-struct Pieces {
-  std::string text;
-  std::vector<Piece> pieces;
-};
 
 using PreTokenizer = std::function<Status(Pieces &)>;
 

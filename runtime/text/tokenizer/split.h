@@ -6,7 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "runtime/text/tokenizer/pre_tokenizer.h"
+#include "runtime/text/patterns/pattern.h"
+#include "runtime/text/tokenizer/pieces.h"
 
 namespace mebp::text {
 
