@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed and memory of libmebp_text: bench/tokenizer.py FOLDER TEXT. FOLDER has tokenizer.json; each part is measured in a
-process of its own."""
+"""Speed and memory of libmebp_text: bench/tokenizer.py FOLDER TEXT. FOLDER has tokenizer.json. It is
+measured in a process of its own."""
 
 import argparse
 import subprocess
@@ -13,31 +13,29 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from support.text_tokenizer import TextTokenizer
 
 
-def _resident(key: str) -> float:
-    """MB of this process: VmRSS now, VmHWM at most."""
+def _resident() -> float:
+    """MB that this process has now."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(key)).split()[1]) * 1024 / 1e6
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
 
 
 def _measure(folder: Path, file: Path) -> None:
     text = file.read_bytes()
-    begun = _resident("VmRSS")
+    begun = _resident()
     start = time.perf_counter()
     tokenizer = TextTokenizer(folder)
-    opened, vocabulary = time.perf_counter() - start, _resident("VmRSS") - begun
+    opened, vocabulary = time.perf_counter() - start, _resident() - begun
     # As a host reads a file: a piece at a time.
     size, count = 1 << 16, 0
     pieces = [text[at : at + size].decode(errors="ignore").encode() for at in range(0, len(text), size)]
-    before = _resident("VmRSS")
+    before = _resident()
     start = time.perf_counter()
     for piece in pieces:
         count += len(tokenizer.encode(piece))
     seconds = time.perf_counter() - start
     print(f"opened in {opened * 1e3:.0f} ms; {vocabulary:.1f} MB for the vocabulary")
-    rate = len(text) / 1e6 / seconds * 60
-    print(
-        f"{len(text) / 1e6:.1f} MB, {count} tokens: {rate:.0f} MB a minute; {_resident('VmRSS') - before:.1f} MB beside"
-    )
+    megabytes, beside = len(text) / 1e6, _resident() - before
+    print(f"{megabytes:.1f} MB, {count} tokens: {megabytes / seconds * 60:.0f} MB a minute; {beside:.1f} MB beside")
 
 
 def main() -> None:
