@@ -78,6 +78,8 @@ ALLOWED = {
     "runtime/net": ["runtime/include/mebp"],
     "runtime/net/grpc": ["runtime/core", "runtime/net", "runtime/include/mebp", "format"],
     "runtime/optim": ["runtime/include/mebp"],
+    "runtime/text/patterns": ["runtime/text/unicode"],
+    "runtime/text/tokenizer": ["runtime/text/patterns", "runtime/text/unicode"],
     "runtime/text/*": ["runtime/core", "runtime/include/mebp", "format"],
     "runtime/text/chat": ["runtime/text/data"],
 }

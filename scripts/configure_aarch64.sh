@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh aarch64
 
 build=build/aarch64
-packages=(libhwy-dev libhwy1 libgtest-dev nlohmann-json3-dev)
+packages=(libhwy-dev libhwy1 libgtest-dev nlohmann-json3-dev libpcre2-dev libpcre2-8-0 libutf8proc-dev libutf8proc2)
 
 # Unpacked and not installed: Debian's packages for two architectures exclude each other.
 fill_sysroot() {

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 packages=(build-essential cmake ninja-build ccache libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
   clang-format-22 clang-tidy-22
   libprotobuf-dev protobuf-compiler nlohmann-json3-dev libgtest-dev libhwy-dev libcli11-dev libgrpc++-dev
+  libpcre2-dev libutf8proc-dev
   protobuf-compiler-grpc # which gRPC's CMake files ask for
   python3-venv python3-dev locales pkg-config)
 # With the argument `aarch64` also what builds for that CPU and imitates it; with `fuzz` what scripts/soak.sh needs; with

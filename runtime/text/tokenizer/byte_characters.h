@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The 256 characters that stand for bytes in byte-level vocabularies: printable ones for themselves, others from
+// U+0100.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "runtime/text/unicode/utf8.h"
+
+namespace mebp::text {
+
+constexpr std::array<char32_t, 256> makeByteCharacters() {
+  std::array<char32_t, 256> table = {};
+  char32_t next = 256;
+  for (char32_t byte = 0; byte < 256; ++byte) {
+    const bool isPlain = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    table[byte] = isPlain ? byte : next++;
+  }
+  return table;
+}
+inline constexpr std::array<char32_t, 256> byteCharacters = makeByteCharacters();
+
+inline void appendByteCharacters(std::string &out, std::string_view text) {
+  for (unsigned char byte : text)
+    append(out, byteCharacters[byte]);
+}
+
+} // namespace mebp::text

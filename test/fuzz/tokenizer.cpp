@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// tokenizer.json: what can be opened encodes, and decodes what it has encoded, whole and as it comes.
+#include <cstring>
+#include <vector>
+
+#include "mebp/tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  mebp_tokenizer *tokenizer = nullptr;
+  mebp_error error;
+  if (mebp_tokenizer_open_bytes(data, size, &tokenizer, &error) != MEBP_OK)
+    return 0;
+  static constexpr char text[] = "The lamp's lit at 7.\n\n  caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 \xF0\x9F\x98\x80<s>";
+  std::vector<int32_t> ids(1024);
+  size_t count = 0, bytes = 0;
+  if (mebp_tokenizer_encode(tokenizer, text, std::strlen(text), true, ids.data(), ids.size(), &count, &error) ==
+          MEBP_OK &&
+      count <= ids.size()) {
+    mebp_tokenizer_decode(tokenizer, ids.data(), count, false, nullptr, 0, &bytes, &error);
+    mebp_tokenizer_stream *stream = nullptr;
+    if (mebp_tokenizer_stream_create(tokenizer, false, &stream, &error) == MEBP_OK) {
+      const char *piece = nullptr;
+      for (size_t index = 0; index < count; ++index)
+        mebp_tokenizer_stream_push(stream, ids[index], &piece, &bytes, &error);
+      mebp_tokenizer_stream_finish(stream, &piece, &bytes, &error);
+      mebp_tokenizer_stream_free(stream);
+    }
+  }
+  mebp_tokenizer_close(tokenizer);
+  return 0;
+}
