@@ -199,7 +199,8 @@ public:
     const MicroBatches own(ids, labels, starts);
     uint64_t count = 0;
     mebp_error error;
-    check(mebp_session_count_labels(handle.get(), own.batches.data(), own.starts(), own.count(), &count, &error), error);
+    check(mebp_session_count_labels(handle.get(), own.batches.data(), own.starts(), own.count(), &count, &error),
+          error);
     return count;
   }
   void giveGradient(uint32_t index) {
@@ -463,8 +464,8 @@ void bindSession(nb::module_ &module) {
       .def("use_value_adapter", &Session::useValueAdapter, nb::arg("uses"))
       .def("gradients", &Session::gradients, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("step", &Session::step, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
-      .def("step_part", &Session::stepPart, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"),
-           nb::arg("all_labels"), nb::arg("all_batches"), nb::arg("first_row"))
+      .def("step_part", &Session::stepPart, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"), nb::arg("all_labels"),
+           nb::arg("all_batches"), nb::arg("first_row"))
       .def("count_labels", &Session::countLabels, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
       .def("give_gradient", &Session::giveGradient, nb::arg("index"))
       .def("cancel", &Session::cancel)
