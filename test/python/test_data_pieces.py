@@ -167,7 +167,7 @@ DISAGREEING = {
     "otherwise than its pieces": LOOP % "{{ m.content | replace('灯', 'lamp') }}",
     DATE: LOOP % "{{ strftime_now('%Y') }} {{ m.content }}",
     "it takes more than 0.2 seconds for a conversation of 8 turns": LOOP
-    % "{% for a in range(300) %}{% for b in range(3000) %}{% endfor %}{% endfor %}{{ m.content }}",
+    % "{% for a in range(3000) %}{% for b in range(2000) %}{% endfor %}{% endfor %}{{ m.content }}",
     "it writes half of a surrogate pair": r"{{ '\ud800' }}" + LOOP % "{{ m.content }}",
     'cannot find the assistant\'s turns; mark them in the template with {% generation %}, or give "prompt" and '
     '"completion"': LOOP % "{{ m.content }}" + "{% if add_generation_prompt %}?{% endif %}",
@@ -183,6 +183,13 @@ def test_export_says_why_one_does_not_compose(backend, tmp_path, capsys, why):
     assert said.startswith("note: model: its chat template does not come in pieces, so C cannot use it: ")
     assert said.count("\n") == 1 and said.endswith(f"{why}\n")
     assert not (tmp_path / "tokenizer" / PIECES).exists()
+
+
+def test_no_template_keeps_the_export_waiting(backend, tmp_path, capsys, monkeypatch):
+    tokenizer_of(backend, tmp_path, FAMILIES["chatml"])
+    monkeypatch.setattr("mebp.data.checking_pieces._ALL_SECONDS", 0.0)
+    write_pieces(tmp_path / "tokenizer", "model")
+    assert capsys.readouterr().err.endswith("C cannot use it: it takes too long to render\n")
 
 
 def test_export_writes_them(backend, tmp_path, capsys):

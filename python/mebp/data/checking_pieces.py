@@ -25,7 +25,8 @@ _WORDS = (
     '"', "\x85",
 )  # fmt: skip
 _ENDS = ("", "", "", " ", "\n", "\n\n", " \n", "\n ", "\t", "\u00a0", "\u2003", "\u200b", "\r\n", "\x0b", "\x1c")
-_SECONDS = 0.2
+_SECONDS = 0.2  # of a conversation
+_ALL_SECONDS = 60.0
 _TRIES = 1000  # of a conversation in which nothing is refused
 
 
@@ -104,7 +105,7 @@ def _content(luck: Random, marks: Sequence[str]) -> str:
 def _rendering(tokenizer: Tokenizer, now: datetime) -> Rendering:
     whole = ChatTemplate(tokenizer, now)
     prompts = ChatTemplate(tokenizer, now, variables=_ANSWER_AT_ONCE)
-    return Rendering(whole, prompts, turn_ends(tokenizer, whole))
+    return Rendering(whole, prompts, turn_ends(tokenizer, whole), time.monotonic() + _ALL_SECONDS)
 
 
 def _shown(messages: Sequence[Mapping[str, object]]) -> str:

@@ -8,10 +8,13 @@
    renders, such contents are refused.
 """
 
+import math
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeVar
 
 from mebp.data.chat_template import ChatTemplate
 from mebp.data.conversations import Turns, find_turns
@@ -24,6 +27,8 @@ from mebp.data.turns import Message
 MOST = 8  # turns, with which each place is seen, most of them twice
 _SYSTEM = "WordsOfTheSystem"
 _SPACES = ("\n \n", " \n ")  # which every two of TRIMS leave otherwise
+_TOGETHER = 16  # conversations that are rendered at once
+_Each = TypeVar("_Each")
 MARK = re.compile(r"<[^<>\s'\"{}]{1,40}>|\[/?[A-Z_]{2,30}\]")
 
 
@@ -38,15 +43,25 @@ class Rendering:
     whole: ChatTemplate
     prompts: ChatTemplate
     ends: TurnEnds
+    until: float = math.inf  # by time.monotonic(), after which nothing more is rendered
 
     def texts(self, conversations: Sequence[Sequence[Message]], is_prompt: bool) -> list[Answer]:
         """As many as conversations, with the mark of the next turn behind the last answer where training has it."""
         template = self.prompts if is_prompt else self.whole
-        asked = [Asked(each, None, [Part(len(each), is_prompt)]) for each in conversations]
+        answers = []
+        for some in self._in_time(conversations):
+            asked = (Asked(each, None, [Part(len(each), is_prompt)]) for each in some)
+            answers += [answer for (answer,) in template.render_all(asked)]
         return [
             self.ends.ended(answer, each[-1]) if isinstance(answer, str) and each[-1]["role"] == "assistant" else answer
-            for each, (answer,) in zip(conversations, template.render_all(asked), strict=True)
+            for each, answer in zip(conversations, answers, strict=True)
         ]
+
+    def _in_time(self, all_of_them: Sequence[_Each]) -> Iterator[Sequence[_Each]]:
+        for start in range(0, len(all_of_them), _TOGETHER):
+            if time.monotonic() > self.until:
+                raise UncomposedError("it takes too long to render")
+            yield all_of_them[start : start + _TOGETHER]
 
     def turns(self, conversations: Sequence[Sequence[Message]]) -> list[Turns | Refused]:
         """The whole texts with their answers, as training has them."""
@@ -57,7 +72,7 @@ class Rendering:
             for index, each in enumerate(conversations)
             if index not in refused
         ]
-        found = iter(_with_answers(fit, self))
+        found = (turns for some in self._in_time(fit) for turns in _with_answers(some, self))
         return [refused[index] if index in refused else next(found) for index in range(len(conversations))]
 
 
