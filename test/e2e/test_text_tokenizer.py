@@ -2,28 +2,38 @@
 """Ids and texts of libmebp_text are those of `tokenizers`, for pipelines of every kind that trains here; what it cannot
 read it refuses by name."""
 
+import base64
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 import transformers
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from mebp.errors import Error
 from mebp.exporter.packaged import unpack
 from support.text_tokenizer import TextTokenizer
 from support.tokenizer_forms import LLAMA2, NORMALIZERS, PRE_TOKENIZERS, texts
 
-WIKITEXT = Path(__file__).parents[3] / "shared" / "data" / "wikitext-2" / "test.txt"
 CLASSES = ["Bert", "Camembert", "Cohere", "GPT2", "GPTNeoX", "Gemma", "OpenAIGPT", "Qwen2", "Qwen3_5", "Roberta"]
 CLASSES += ["XGLM", "XLMRoberta"]
+
+
+def corpus() -> str:
+    """What MEBP_WIKITEXT names, or this repository's pages."""
+    if "MEBP_WIKITEXT" in os.environ:
+        return Path(os.environ["MEBP_WIKITEXT"]).read_text(encoding="utf-8")
+    pages = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
 @pytest.fixture(scope="module")
 def trained() -> Callable[[str], dict]:
     """tokenizer.json of a class of transformers, trained to 4,000 tokens."""
-    lines, made = WIKITEXT.read_text().split("\n")[:1500], {}
+    lines, made = [line for line in corpus().split("\n") if len(line) < 2000][:4000], {}
 
     def of(name: str) -> dict:
         if name not in made:
@@ -72,7 +82,7 @@ def test_ids_and_texts_are_those_of_tokenizers(form: str, trained: Callable[[str
 
 def test_smollm2_on_many_texts_and_a_megabyte() -> None:
     written = (unpack("packaged:smollm2") / "tokenizer.json").read_text()
-    _compare(written, [*texts(5000), WIKITEXT.read_text()])
+    _compare(written, [*texts(5000), corpus()])
 
 
 @pytest.mark.parametrize("form", ["GPT2", "Bert", "Qwen2", "o200k"])
@@ -83,6 +93,71 @@ def test_every_character(form: str, trained: Callable[[str], dict]) -> None:
     for begin in range(0, len(characters), 64):
         text = "".join(f"a{character}'{character}1 " for character in characters[begin : begin + 64])
         assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, hex(begin)
+
+
+@pytest.mark.parametrize("flag", ["single_word", "lstrip", "rstrip", "normalized", "special"])
+def test_added_tokens_are_found_as_they_are_there(flag: str, trained: Callable[[str], dict]) -> None:
+    """With one flag more than none, and next to words, white space and one another."""
+    reference = Tokenizer.from_str(json.dumps(trained("GPT2")))
+    for content in ("<|a|>", "lamp", " b"):
+        reference.add_tokens([AddedToken(content, **({"normalized": False} | {flag: True}))])
+    parts = ["<|a|>", "lamp", "lamps", " b", "x", " ", "\n", "<|a|> ", " lamp ", "b", "<|A|>", "_lamp", "é"]
+    luck = Random(0)
+    given = ["".join(luck.choice(parts) for _ in range(luck.randrange(1, 9))) for _ in range(500)]
+    _compare(reference.to_str(), given)
+
+
+def test_tokens_that_tokenizer_config_adds(tmp_path: Path, trained: Callable[[str], dict]) -> None:
+    """As transformers adds them to those of tokenizer.json, which has none of them."""
+    (tmp_path / "tokenizer.json").write_text(json.dumps(trained("GPT2")))
+    next_id = Tokenizer.from_file(str(tmp_path / "tokenizer.json")).get_vocab_size()
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|ended|>",
+                "added_tokens_decoder": {str(next_id): {"content": "<|new|>", **flags}}}  # fmt: skip
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path).backend_tokenizer
+    ours = TextTokenizer(tmp_path)
+    for text in ("a<|new|>b", "<|ended|>", "<|new|><|ended|> x"):
+        assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, text
+
+
+def test_sentencepieces_table_of_replacements(tmp_path: Path, trained: Callable[[str], dict]) -> None:
+    """The one of NMT's NFKC, which published Unigram tokenizers have."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    from sentencepiece import sentencepiece_model_pb2
+
+    (tmp_path / "text.txt").write_text(corpus()[:200000])
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text.txt"), model_prefix=str(tmp_path / "m"), vocab_size=300,
+        normalization_rule_name="nmt_nfkc", minloglevel=2,
+    )  # fmt: skip
+    model = sentencepiece_model_pb2.ModelProto.FromString((tmp_path / "m.model").read_bytes())
+    table = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    written = json.dumps(trained("GPT2") | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}})
+    compatible = [  # fmt: skip
+        "ﬁ ﬂ ①②③ ㍿ ｱｲｳ ℡ ½",
+        "e\u0301 \u212b \u1e9b\u0323",
+        "a\u200bb\u3000c\u00a0d\ufeff",
+        "Ⅷ ㎏ ﾞ",
+        "x\ty\r\nz",
+    ]
+    _compare(written, [*compatible, *texts(400)])
+
+
+def test_a_part_of_an_open_file(tmp_path: Path, trained: Callable[[str], dict]) -> None:
+    """As Android's assets are given."""
+    written, file = json.dumps(trained("GPT2")).encode(), tmp_path / "assets"
+    file.write_bytes(b"before" + written + b"behind")
+    reference = TextTokenizer(written)
+    with file.open("rb") as opened:
+        ours = TextTokenizer((opened.fileno(), 6, len(written)))
+        assert opened.read(6) == b"before"  # the descriptor stays the caller's
+    assert ours.encode("The lamp is lit") == reference.encode("The lamp is lit")
+    file.write_bytes(written)
+    with file.open("rb") as opened:
+        assert TextTokenizer((opened.fileno(), 0, 0)).vocabulary() == reference.vocabulary()
+        with pytest.raises(Error):
+            TextTokenizer((opened.fileno(), 0, len(written) + 1))
 
 
 def test_each_piece_of_a_stream_is_whole_characters(trained: Callable[[str], dict]) -> None:

@@ -14,13 +14,17 @@ class _MebpError(ctypes.Structure):
 
 
 class TextTokenizer:
-    """Of tokenizer.json's bytes, or of a folder."""
+    """Of tokenizer.json's bytes, of a folder, or of a descriptor, an offset and a length."""
 
-    def __init__(self, source: bytes | Path) -> None:
+    def __init__(self, source: bytes | Path | tuple[int, int, int]) -> None:
         built = Path(find_tool("mebp-run")).resolve().parents[1]
         self._library, self._handle = ctypes.CDLL(str(built / "lib" / "libmebp_text.so")), ctypes.c_void_p()
         if isinstance(source, bytes):
             self._call("open_bytes", source, ctypes.c_size_t(len(source)), ctypes.byref(self._handle))
+        elif isinstance(source, tuple):
+            descriptor, offset, length = source
+            self._call("open_file", descriptor, ctypes.c_uint64(offset), ctypes.c_uint64(length),
+                       ctypes.byref(self._handle))  # fmt: skip
         else:
             self._call("open", str(source).encode(), ctypes.byref(self._handle))
 
