@@ -134,7 +134,7 @@ def test_sentencepieces_table_of_replacements(tmp_path: Path, trained: Callable[
     model = sentencepiece_model_pb2.ModelProto.FromString((tmp_path / "m.model").read_bytes())
     table = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
     written = json.dumps(trained("GPT2") | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}})
-    compatible = [  # fmt: skip
+    compatible = [
         "ﬁ ﬂ ①②③ ㍿ ｱｲｳ ℡ ½",
         "e\u0301 \u212b \u1e9b\u0323",
         "a\u200bb\u3000c\u00a0d\ufeff",
