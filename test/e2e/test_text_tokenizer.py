@@ -20,6 +20,8 @@ from support.tokenizer_forms import LLAMA2, NORMALIZERS, PRE_TOKENIZERS, texts
 
 CLASSES = ["Bert", "Camembert", "Cohere", "GPT2", "GPTNeoX", "Gemma", "OpenAIGPT", "Qwen2", "Qwen3_5", "Roberta"]
 CLASSES += ["XGLM", "XLMRoberta"]
+# All but those of planes that have none, or private ones.
+CHARACTERS = [chr(code) for code in (*range(1, 0xD800), *range(0xE000, 0x34000), *range(0xE0000, 0xE0200))]
 
 
 def corpus() -> str:
@@ -89,9 +91,8 @@ def test_smollm2_on_many_texts_and_a_megabyte() -> None:
 def test_every_character(form: str, trained: Callable[[str], dict]) -> None:
     written = _written(form, trained)
     reference, ours = Tokenizer.from_str(written), TextTokenizer(written.encode())
-    characters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
-    for begin in range(0, len(characters), 64):
-        text = "".join(f"a{character}'{character}1 " for character in characters[begin : begin + 64])
+    for begin in range(0, len(CHARACTERS), 64):
+        text = "".join(f"a{character}'{character}1 " for character in CHARACTERS[begin : begin + 64])
         assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, hex(begin)
 
 
@@ -105,6 +106,30 @@ def test_added_tokens_are_found_as_they_are_there(flag: str, trained: Callable[[
     luck = Random(0)
     given = ["".join(luck.choice(parts) for _ in range(luck.randrange(1, 9))) for _ in range(500)]
     _compare(reference.to_str(), given)
+
+
+def test_single_words_end_at_every_character(trained: Callable[[str], dict]) -> None:
+    """What a word is, for such a token and for the pre-tokenizer of white space."""
+    reference = Tokenizer.from_str(json.dumps(trained("GPT2")))
+    reference.add_tokens([AddedToken("<T>", single_word=True, normalized=False)])
+    ours = TextTokenizer(reference.to_str().encode())
+    words = json.dumps(trained("Bert") | {"normalizer": None, "pre_tokenizer": {"type": "Whitespace"}})
+    of_words, our_words = Tokenizer.from_str(words), TextTokenizer(words.encode())
+    for begin in range(0, len(CHARACTERS), 64):
+        text = " ".join(f"{character}<T> <T>{character} a{character}" for character in CHARACTERS[begin : begin + 64])
+        assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, hex(begin)
+        assert our_words.encode(text) == of_words.encode(text, add_special_tokens=False).ids, hex(begin)
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize(("form", "content"), [("Bert", "ÀB"), ("Gemma", "x y"), ("GPT2", "ÀB")])
+def test_normalized_tokens_are_shown_as_they_are_sought(
+    form: str, content: str, special: bool, trained: Callable[[str], dict]
+) -> None:
+    reference = Tokenizer.from_str(json.dumps(trained(form)))
+    added = AddedToken(content, normalized=True, special=special)
+    (reference.add_special_tokens if special else reference.add_tokens)([added])
+    _compare(reference.to_str(), [content, f"a {content} b", content * 2])
 
 
 def test_tokens_that_tokenizer_config_adds(tmp_path: Path, trained: Callable[[str], dict]) -> None:

@@ -4,7 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "runtime/text/patterns/newer_characters.h"
+#include "runtime/text/unicode/newer_characters.h"
 #include "runtime/text/patterns/translate.h"
 #include "runtime/text/unicode/utf8.h"
 

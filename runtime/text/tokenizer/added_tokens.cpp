@@ -158,12 +158,13 @@ Status AddedTokens::readSettings(const Json &settings, const Vocabulary &vocabul
 }
 
 Status AddedTokens::complete(const Normalizer &normalizer) {
-  for (const auto &entry : byId) {
-    const AddedToken &token = entry.second;
+  for (auto &entry : byId) {
+    AddedToken &token = entry.second;
     std::string sought = token.content;
     if (token.isNormalized)
       if (Status status = normalizer(sought); !status.ok())
         return status;
+    token.shown = sought;
     (token.isNormalized ? normalized : plain).push_back({sought, &token});
   }
   for (Sorted *sorted : {&plain, &normalized}) {
@@ -178,6 +179,11 @@ Status AddedTokens::complete(const Normalizer &normalizer) {
 const AddedToken *AddedTokens::find(uint32_t id) const {
   const auto entry = byId.find(id);
   return entry == byId.end() ? nullptr : &entry->second;
+}
+
+bool AddedTokens::isLeftOut(const AddedToken &token) const {
+  const AddedToken *named = find(token.shown);
+  return named && named->isSpecial;
 }
 
 const AddedToken *AddedTokens::find(std::string_view content) const {

@@ -17,6 +17,7 @@ namespace mebp::text {
 struct AddedToken {
   uint32_t id = 0;
   std::string content;
+  std::string shown; // when it is decoded: as it is sought, so what the normalizer makes of a normalized one
   bool singleWord = false, stripsLeft = false, stripsRight = false, isNormalized = true, isSpecial = false;
 };
 
@@ -36,6 +37,8 @@ public:
   Status complete(const Normalizer &normalizer);
 
   const AddedToken *find(uint32_t id) const;
+  // Whether it is left out where special tokens are, which `tokenizers` looks up by what is shown.
+  bool isLeftOut(const AddedToken &token) const;
   const AddedToken *find(std::string_view content) const;
   uint32_t size() const { return byId.empty() ? 0 : byId.rbegin()->first + 1; }
 

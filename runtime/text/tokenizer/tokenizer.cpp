@@ -113,7 +113,7 @@ Status Tokenizer::encodePart(std::string_view text, bool isFirst, std::vector<in
 
 std::string Tokenizer::textOfToken(uint32_t id) const {
   const AddedToken *token = added.find(id);
-  return token ? token->content : std::string(file.vocabulary.token(id));
+  return token ? token->shown : std::string(file.vocabulary.token(id));
 }
 
 Status Tokenizer::decode(const int32_t *ids, size_t count, bool skipsSpecialTokens, std::string &out) const {
@@ -121,7 +121,7 @@ Status Tokenizer::decode(const int32_t *ids, size_t count, bool skipsSpecialToke
   for (size_t index = 0; index < count; ++index) {
     const auto id = static_cast<uint32_t>(ids[index]);
     const AddedToken *token = added.find(id);
-    if ((!token && !file.vocabulary.has(id)) || (token && token->isSpecial && skipsSpecialTokens))
+    if ((!token && !file.vocabulary.has(id)) || (token && skipsSpecialTokens && added.isLeftOut(*token)))
       continue;
     texts.push_back(textOfToken(id));
   }

@@ -8,6 +8,7 @@
 #include <utf8proc.h>
 
 #include "runtime/text/unicode/differences.h"
+#include "runtime/text/unicode/newer_characters.h"
 #include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
@@ -77,6 +78,8 @@ bool isOther(char32_t character) {
 }
 
 bool isWord(char32_t character) {
+  if (const char32_t older = olderCharacter(character)) // utf8proc knows Unicode 15 alone
+    character = older;
   const utf8proc_category_t category = categoryOf(character);
   return isBetween(category, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_ND) || category == UTF8PROC_CATEGORY_NL ||
          category == UTF8PROC_CATEGORY_PC || character == 0x200C || character == 0x200D ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/text/patterns/newer_characters.h"
+#include "runtime/text/unicode/newer_characters.h"
 
 #include <algorithm>
 #include <iterator>
