@@ -9,6 +9,7 @@ import numpy as np
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
 from mebp.cache import hold_entry_of
+from mebp.distributed.taker import GradientTaker
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
@@ -112,6 +113,7 @@ class Session(Sequences):
         given = {name: value for name, value in locals().items() if name in session_options.option_kinds()}
         runtime = load_runtime()
         check_argument("stream", stream, runtime.Stream | None)
+        check_argument("taker", taker, GradientTaker | None)
         session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
         self.path = hold_entry_of(user_path(path))

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mebp.distributed.group import Group
+from mebp.distributed.taker import GradientTaker
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
@@ -22,7 +23,7 @@ from mebp.session import Session
 _BUCKET = 25 << 20  # bytes
 
 
-class GradientSums:
+class GradientSums(GradientTaker):
     """`taker` of a session."""
 
     def __init__(self, group: Group) -> None:

@@ -15,7 +15,7 @@ def _open_session(options: TrainingOptions, objective: Objective) -> Session:
     session = Session(
         options.bundle,
         device=options.device,
-        threads=options.threads or (group.threads if group else None),
+        threads=group.threads if group and options.threads is None else options.threads,
         optimizer=options.optimizer,
         lr=options.lr,
         weight_decay=options.weight_decay,
