@@ -19,6 +19,8 @@ for _setting in ("MEBP_KERNELS", "MEBP_TRACEBACK", "FORCE_COLOR", "NO_COLOR", "C
 for _setting in [name for name in os.environ if name.startswith("TTY_")]:
     del os.environ[_setting]
 os.environ["TZ"] = "UTC"
+# Its warning is of a class that pytest-xdist's first process would have to import, and cannot.
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 # What is compiled does not depend on what this machine has free.
 os.environ["MEBP_MEMORY_BUDGET"] = "none"
 # Threads of torch and of numpy's BLAS wait by spinning: where another process has a core, two are several times slower
