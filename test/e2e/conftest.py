@@ -12,10 +12,11 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
+from support import models
 from support.exports import keep
 from support.pipeline import make_bundle
 from support.soak import SOAK
-from support.textmodel import TEXT, make_text_bundle
+from support.textmodel import TEXT, make_text_bundle, make_tokenizer
 
 _figures: list[str] = []
 
@@ -97,6 +98,30 @@ def _example_text() -> str:
 def long_rows(smollm2) -> np.ndarray:
     """English text, a row of 512 tokens; 4,096 tokens in `make soak`."""
     return _rows(smollm2, _example_text(), 8 if SOAK else 1, 512)
+
+
+@pytest.fixture
+def one_cache(tmp_path_factory, monkeypatch) -> None:
+    """For all tests of a file, which build the same models."""
+    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def lamp_model(tmp_path_factory) -> Path:
+    """A folder of a tiny Llama with a tokenizer of bytes."""
+    folder = tmp_path_factory.mktemp("source") / "tiny"
+    models.save(models.build("llama", vocab_size=259, num_hidden_layers=2), folder)
+    make_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def lamp_data(tmp_path) -> Path:
+    """22 samples, so that with four a step an epoch's last one has fewer."""
+    samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit" + "!" * (index % 7)} for index in range(22)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """--global-batch in one process: the gradients of a step's micro-batches are summed in a tree."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,33 +9,10 @@ import pytest
 import mebp
 from mebp.distributed.global_batch import GlobalBatch
 from mebp.training.loop import TrainingRun
-from support import models
 from support.commands import refusal_in_process
-from support.textmodel import make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_cache")
 EXACT = {"weights": "f32", "precision": "f32"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("source") / "tiny"
-    models.save(models.build("llama", vocab_size=259, num_hidden_layers=2), folder)
-    make_tokenizer(folder)
-    return folder
-
-
-@pytest.fixture
-def data(tmp_path) -> Path:
-    """An epoch's last step has fewer samples than others."""
-    samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit" + "!" * (index % 7)} for index in range(22)]
-    path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
-    return path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> None:
-    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def train(model: Path, data: Path, **options: object) -> TrainingRun:
@@ -44,9 +20,9 @@ def train(model: Path, data: Path, **options: object) -> TrainingRun:
 
 
 @pytest.mark.parametrize("others", [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}])
-def test_it_is_the_step_of_accumulate(model, data, others):
+def test_it_is_the_step_of_accumulate(lamp_model, lamp_data, others):
     """But for the order of the sums."""
-    summed, in_tree = (train(model, data, **{how: 4}, **others) for how in ("accumulate", "global_batch"))
+    summed, in_tree = (train(lamp_model, lamp_data, **{how: 4}, **others) for how in ("accumulate", "global_batch"))
     for one, other in zip(summed.records, in_tree.records, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-4) and one.tokens == other.tokens
     before = mebp.Session(summed.session.path).trainables()
@@ -55,7 +31,7 @@ def test_it_is_the_step_of_accumulate(model, data, others):
         assert np.linalg.norm(values - summed.session.trainables()[key]) < 1e-2 * moved, key
 
 
-def test_parts_by_themselves_are_its_gradient(model, data):
+def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
     """A step of SGD moves by the sum of what two sessions give, each a half of the micro-batches."""
 
     class Half:
@@ -76,7 +52,7 @@ def test_parts_by_themselves_are_its_gradient(model, data):
         def sum_in_tree(self, values: np.ndarray) -> None:
             assert values.dtype == np.float32
 
-    bundle = train(model, data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
+    bundle = train(lamp_model, lamp_data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
     generator = np.random.default_rng(0)
     ids = [generator.integers(0, 259, (2, 16), dtype=np.int32) for _ in range(4)]
     options = {"optimizer": "sgd", "lr": 1.0}
@@ -94,19 +70,21 @@ def test_parts_by_themselves_are_its_gradient(model, data):
         np.testing.assert_allclose(first[key] + second[key], values, rtol=1e-4, atol=1e-7, err_msg=key)
 
 
-def test_a_resumed_run_has_the_same_bits(model, data, tmp_path):
-    whole = train(model, data, global_batch=4, state=tmp_path / "whole").session.trainables()
-    train(model, data, global_batch=4, state=tmp_path / "state", callback=lambda step: step.step == 3)
-    rest = train(model, data, global_batch=4, state=tmp_path / "state", resume=True).session.trainables()
+def test_a_resumed_run_has_the_same_bits(lamp_model, lamp_data, tmp_path):
+    whole = train(lamp_model, lamp_data, global_batch=4, state=tmp_path / "whole").session.trainables()
+    train(lamp_model, lamp_data, global_batch=4, state=tmp_path / "state", callback=lambda step: step.step == 3)
+    rest = train(lamp_model, lamp_data, global_batch=4, state=tmp_path / "state", resume=True).session.trainables()
     for key, values in whole.items():
         np.testing.assert_array_equal(rest[key], values, err_msg=key)
     with pytest.raises(mebp.Error, match="--global-batch"):
-        train(model, data, global_batch=2, state=tmp_path / "state", resume=True, steps=9)
+        train(lamp_model, lamp_data, global_batch=2, state=tmp_path / "state", resume=True, steps=9)
 
 
-def test_its_sums_are_in_the_plan(model, data):
+def test_its_sums_are_in_the_plan(lamp_model, lamp_data):
     """Of 8 micro-batches four at most are open, and one is there in any case."""
-    summed, in_tree = (train(model, data, **{how: 8}, steps=1).session for how in ("accumulate", "global_batch"))
+    summed, in_tree = (
+        train(lamp_model, lamp_data, **{how: 8}, steps=1).session for how in ("accumulate", "global_batch")
+    )
     gradients = sum(values.nbytes for values in summed.trainables().values())
     more = in_tree.plan["session_bytes"] - summed.plan["session_bytes"]
     assert 3 * gradients <= more < 3.2 * gradients + 65536
@@ -129,5 +107,5 @@ def test_its_sums_are_in_the_plan(model, data):
          "--global-batch sums gradients, and --optimizer mezo takes losses alone; give --accumulate instead"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_with_it_is_refused(model, data, options, words, capsys):
-    assert refusal_in_process(capsys, "train", model, "--data", data, *options) == f"mebp: {words}\n"
+def test_what_does_not_go_with_it_is_refused(lamp_model, lamp_data, options, words, capsys):
+    assert refusal_in_process(capsys, "train", lamp_model, "--data", lamp_data, *options) == f"mebp: {words}\n"

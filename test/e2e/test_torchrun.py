@@ -17,29 +17,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from support import models
 from support.commands import mebp as command
-from support.textmodel import make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_cache")
 EXACT = ["--weights", "f32", "--precision", "f32", "--seq-len", "32", "--lr", "1e-2"]
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "mebp"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("source") / "tiny"
-    models.save(models.build("llama", vocab_size=259, num_hidden_layers=2), folder)
-    make_tokenizer(folder)
-    return folder
-
-
-@pytest.fixture
-def data(tmp_path) -> Path:
-    """An epoch's last step has fewer samples than others."""
-    samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit" + "!" * (index % 7)} for index in range(22)]
-    path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
-    return path
 
 
 @pytest.fixture
@@ -47,11 +29,6 @@ def unused_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> None:
-    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def start(processes: int, *program: object, restarts: int = 0, meeting: int = 0) -> subprocess.Popen:
@@ -83,13 +60,13 @@ def training(model: Path, data: Path, out: Path, *options: object, steps: int = 
     [["--clip", "0.5", "--lora-dropout", "0.2"], ["--packing", "--optimizer", "adamw8bit"]],
     ids=["clipped, with dropout", "packed"],
 )
-def test_two_and_four_have_the_bits_of_one(model, data, tmp_path, options):
-    alone = command(*training(model, data, tmp_path / "1", "--global-batch", 4, *options))
+def test_two_and_four_have_the_bits_of_one(lamp_model, lamp_data, tmp_path, options):
+    alone = command(*training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, *options))
     assert alone.returncode == 0, alone.stderr
     expected = load_file(tmp_path / "1" / "adapter_model.safetensors")
     for processes in (2, 4):
         log = tmp_path / f"{processes}.jsonl"
-        run = training(model, data, tmp_path / str(processes), "--global-batch", 4, "--log", log, *options)
+        run = training(lamp_model, lamp_data, tmp_path / str(processes), "--global-batch", 4, "--log", log, *options)
         status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, err
         assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
@@ -100,20 +77,20 @@ def test_two_and_four_have_the_bits_of_one(model, data, tmp_path, options):
         assert all(1 <= json.loads(line)["imbalance"] < 2 for line in log.read_text().splitlines())
 
 
-def test_another_number_is_equal_but_for_rounding(model, data, tmp_path):
+def test_another_number_is_equal_but_for_rounding(lamp_model, lamp_data, tmp_path):
     """Without --global-batch, each takes what --accumulate says: six, of which no power of two is each one's."""
-    alone = command(*training(model, data, tmp_path / "1", "--accumulate", 6))
+    alone = command(*training(lamp_model, lamp_data, tmp_path / "1", "--accumulate", 6))
     assert alone.returncode == 0, alone.stderr
-    status, out, err = torchrun(2, "-m", "mebp", *training(model, data, tmp_path / "2", "--accumulate", 3))
+    status, out, err = torchrun(2, "-m", "mebp", *training(lamp_model, lamp_data, tmp_path / "2", "--accumulate", 3))
     assert status == 0 and out.startswith("2 processes, --global-batch 6: as in one, but for rounding\n"), err
     expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in "12")
     for key, values in expected.items():
         np.testing.assert_allclose(found[key], values, atol=5e-3, err_msg=key)
 
 
-def test_ranks_that_differ_are_named_in_one_line(model, data, tmp_path):
+def test_ranks_that_differ_are_named_in_one_line(lamp_model, lamp_data, tmp_path):
     program = tmp_path / "program.py"
-    given = [str(each) for each in training(model, data, tmp_path / "out")]
+    given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out")]
     program.write_text(f"""import os, sys
 from mebp.cli import main
 sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [])))
@@ -123,9 +100,9 @@ sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [
     assert status != 0 and not (tmp_path / "out").exists()
 
 
-def test_adapters_that_drift_apart_are_found(model, data, tmp_path):
+def test_adapters_that_drift_apart_are_found(lamp_model, lamp_data, tmp_path):
     program = tmp_path / "program.py"
-    given = [str(each) for each in training(model, data, tmp_path / "out", steps=60)]
+    given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out", steps=60)]
     program.write_text(f"""import os, sys
 import mebp.training.objectives.rows as rows
 from mebp.cli import main
@@ -155,15 +132,15 @@ sys.exit(main({given!r}))
          "--objective dpo is of a run in one process, and torchrun has started 2; leave it out"),
     ],
 )  # fmt: skip
-def test_refusals_are_one_line(model, data, tmp_path, options, words):
-    status, _, err = torchrun(2, "-m", "mebp", *training(model, data, tmp_path / "out", *options))
+def test_refusals_are_one_line(lamp_model, lamp_data, tmp_path, options, words):
+    status, _, err = torchrun(2, "-m", "mebp", *training(lamp_model, lamp_data, tmp_path / "out", *options))
     assert own_lines(err) == [f"mebp: {words}"]
     assert status != 0 and not (tmp_path / "out").exists()
 
 
-def test_a_signal_at_any_rank_stops_all_at_one_step(model, data, tmp_path):
+def test_a_signal_at_any_rank_stops_all_at_one_step(lamp_model, lamp_data, tmp_path):
     program, log = tmp_path / "program.py", tmp_path / "log.jsonl"
-    given = [str(each) for each in training(model, data, tmp_path / "out", "--log", log, steps=100000)]
+    given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out", "--log", log, steps=100000)]
     program.write_text(f"""import os, sys
 from pathlib import Path
 from mebp.cli import main
@@ -208,14 +185,14 @@ def wait_for_steps(log: Path, steps: int, agent: subprocess.Popen) -> None:
 
 
 @pytest.mark.parametrize(("agents", "processes"), [(1, 2), (1, 4), (2, 1)])
-def test_a_killed_rank_changes_no_bit(model, data, tmp_path, agents, processes, unused_port):
+def test_a_killed_rank_changes_no_bit(lamp_model, lamp_data, tmp_path, agents, processes, unused_port):
     """torchrun starts all again, and they go on from the state that rank 0 wrote. Nothing has to be set for it."""
     options = "--global-batch", 4, "--save-every", 1
-    alone = command(*training(model, data, tmp_path / "1", *options, steps=40))
+    alone = command(*training(lamp_model, lamp_data, tmp_path / "1", *options, steps=40))
     assert alone.returncode == 0, alone.stderr
     log = tmp_path / "log.jsonl"
     more = *options, "--state", tmp_path / "state", "--resume", "--log", log
-    program = slow_program(tmp_path, training(model, data, tmp_path / "out", *more, steps=40))
+    program = slow_program(tmp_path, training(lamp_model, lamp_data, tmp_path / "out", *more, steps=40))
     port = unused_port if agents > 1 else 0
     started = [start(processes, program, restarts=2, meeting=port) for _ in range(agents)]
     last = agents * processes - 1
@@ -231,16 +208,16 @@ def test_a_killed_rank_changes_no_bit(model, data, tmp_path, agents, processes, 
         np.testing.assert_array_equal(found[key], values, err_msg=key)
 
 
-def test_a_state_is_continued_by_another_number(model, data, tmp_path):
+def test_a_state_is_continued_by_another_number(lamp_model, lamp_data, tmp_path):
     """It names the global batch, and never the processes."""
     options = "--global-batch", 4, "--state", tmp_path / "state"
-    whole = command(*training(model, data, tmp_path / "whole", "--global-batch", 4))
+    whole = command(*training(lamp_model, lamp_data, tmp_path / "whole", "--global-batch", 4))
     assert whole.returncode == 0, whole.stderr
-    first = training(model, data, tmp_path / "out", *options, "--epochs", 1)
+    first = training(lamp_model, lamp_data, tmp_path / "out", *options, "--epochs", 1)
     del first[first.index("--steps") : first.index("--steps") + 2]
     for processes, run in (
         (2, [*first]),
-        (4, training(model, data, tmp_path / "out", *options, "--resume")),
+        (4, training(lamp_model, lamp_data, tmp_path / "out", *options, "--resume")),
     ):
         status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, out + err
@@ -249,9 +226,9 @@ def test_a_state_is_continued_by_another_number(model, data, tmp_path):
         np.testing.assert_array_equal(found[key], values, err_msg=key)
 
 
-def test_a_machine_without_the_bundle_gets_it(model, data, tmp_path, unused_port):
+def test_a_machine_without_the_bundle_gets_it(lamp_model, lamp_data, tmp_path, unused_port):
     """Another cache stands for another machine. Its weights are checked, and it is kept for the next run."""
-    alone = command(*training(model, data, tmp_path / "1", "--global-batch", 2))
+    alone = command(*training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 2))
     assert alone.returncode == 0, alone.stderr
     program = tmp_path / "program.py"
     program.write_text(f"""import os, sys
@@ -261,7 +238,7 @@ if os.environ["RANK"] == "1":
     os.environ["MEBP_CACHE"] = {str(tmp_path / "cache")!r}
     known = bundles._is
     bundles._is = lambda path, digest: str(path).startswith({str(tmp_path / "cache")!r}) and known(path, digest)
-sys.exit(main({[str(each) for each in training(model, data, tmp_path / "2", "--global-batch", 2)]!r}))
+sys.exit(main({[str(each) for each in training(lamp_model, lamp_data, tmp_path / "2", "--global-batch", 2)]!r}))
 """)
     for received in (True, False):
         agents = [start(1, program, meeting=unused_port) for _ in range(2)]
@@ -277,10 +254,12 @@ sys.exit(main({[str(each) for each in training(model, data, tmp_path / "2", "--g
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
-def test_a_rank_that_does_not_answer_is_named(model, data, tmp_path, stopped, monkeypatch):
+def test_a_rank_that_does_not_answer_is_named(lamp_model, lamp_data, tmp_path, stopped, monkeypatch):
     monkeypatch.setenv("MEBP_LOST_AFTER", "3")
     log = tmp_path / "log.jsonl"
-    agent = start(2, slow_program(tmp_path, training(model, data, tmp_path / "out", "--log", log, steps=100000)))
+    agent = start(
+        2, slow_program(tmp_path, training(lamp_model, lamp_data, tmp_path / "out", "--log", log, steps=100000))
+    )
     wait_for_steps(log, 2, agent)
     pids = [int((tmp_path / f"pid{rank}").read_text()) for rank in range(2)]
     os.kill(pids[stopped], signal.SIGSTOP)

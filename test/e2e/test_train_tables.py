@@ -15,11 +15,10 @@ import mebp
 from mebp.inspect import inspect
 from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
-from support import models
 from support.commands import mebp as command
 from support.commands import refusal_in_process
 from support.pipeline import check, compare_gradients
-from support.textmodel import make_tokenizer
+from support.textmodel import made_once
 
 ROWS = 259  # of make_tokenizer
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -31,24 +30,13 @@ CASES = {
         {"vocab_size": ROWS, "layer_types": ["sliding_attention", "full_attention"]},
     ),
 }
+pytestmark = pytest.mark.usefixtures("one_cache")
 EXACT = {"weights": "f32", "precision": "f32"}
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Each case's model and its folder, made once."""
-    made = {}
-
-    def make(name: str):
-        if name not in made:
-            family, fields = CASES[name]
-            folder = tmp_path_factory.mktemp("source") / "tiny"
-            made[name] = models.build(family, **{"num_hidden_layers": 2, **fields}), folder
-            models.save(made[name][0], folder)
-            make_tokenizer(folder)
-        return made[name]
-
-    return make
+    return made_once(CASES, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +58,6 @@ def data(tmp_path) -> Path:
     samples = [{"prompt": f"Lamp {index}: ", "completion": "is lit"} for index in range(6)]
     path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     return path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> None:
-    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def compiled(onnx: Path, folder: Path, **options: object) -> Path:

@@ -21,7 +21,7 @@ from support.commands import mebp as command
 from support.commands import refusal, refusal_in_process
 from support.library import save_adapter_gguf
 from support.pipeline import check, compare_gradients
-from support.textmodel import make_tokenizer
+from support.textmodel import made_once, make_tokenizer
 
 TOKENS = ["<|tool|>", "<|end_tool|>", "<|think|>"]
 FIRST = 259  # behind what make_tokenizer has
@@ -38,24 +38,13 @@ CASES = {
         {"vocab_size": FIRST, "layer_types": ["sliding_attention", "full_attention"]},
     ),
 }
+pytestmark = pytest.mark.usefixtures("one_cache")
 EXACT = {"weights": "f32", "embedding_weights": "f32", "precision": "f32"}
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Each case's model and its folder, made once."""
-    made = {}
-
-    def make(name: str):
-        if name not in made:
-            family, fields = CASES[name]
-            folder = tmp_path_factory.mktemp("source") / "tiny"
-            made[name] = models.build(family, **{"num_hidden_layers": 2, **fields}), folder
-            models.save(made[name][0], folder)
-            make_tokenizer(folder)
-        return made[name]
-
-    return make
+    return made_once(CASES, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +67,6 @@ def data(tmp_path) -> Path:
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     return path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> None:
-    monkeypatch.setenv("MEBP_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def compiled(onnx: Path, folder: Path, **options: object) -> Path:

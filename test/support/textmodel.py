@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny model that reads text: a byte-level tokenizer, so that the command line can be tried from end to end."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from support import models
 from support.pipeline import make_bundle
@@ -50,3 +52,18 @@ def make_text_bundle(
     models.save(models.build("llama", seed=seed, num_hidden_layers=layers), folder / "source")
     make_tokenizer(folder / "source")
     return make_bundle(folder / "source", folder, seq_len=seq_len, batch=batch, **options)
+
+
+def made_once(cases: Mapping[str, tuple[str, dict]], factory: pytest.TempPathFactory) -> Callable[[str], tuple]:
+    """By a case's name a tiny model of its family, with its fields and two layers, and the model's folder."""
+
+    @functools.cache
+    def make(name: str) -> tuple[PreTrainedModel, Path]:
+        family, fields = cases[name]
+        folder = factory.mktemp("source") / "tiny"
+        model = models.build(family, **{"num_hidden_layers": 2, **fields})
+        models.save(model, folder)
+        make_tokenizer(folder)
+        return model, folder
+
+    return make

@@ -4,7 +4,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -37,9 +36,10 @@ class GlobalBatch:
     @property
     def own(self) -> range:
         """The numbers of this process's micro-batches."""
-        if self._group is None:
-            return range(self.count)
-        rank, size = self._group.rank, self._group.size
+        return self._numbers_of(self._group.rank) if self._group else range(self.count)
+
+    def _numbers_of(self, rank: int) -> range:
+        size = self._group.size
         return range(rank * self.count // size, (rank + 1) * self.count // size)
 
     @property
@@ -97,8 +97,7 @@ class GlobalBatch:
 
     def _imbalance(self, sizes: Sequence[int]) -> float:
         """What the process with the most has to compute, over their mean."""
-        ends = [rank * self.count // self._group.size for rank in range(self._group.size + 1)]
-        parts = [sum(sizes[begin:end]) for begin, end in pairwise(ends)]
+        parts = [sum(sizes[number] for number in self._numbers_of(rank)) for rank in range(self._group.size)]
         return max(parts) * len(parts) / sum(parts)
 
     def _compare(self, session: Session) -> None:

@@ -32,6 +32,7 @@ class GradientSums(GradientTaker):
         self._taken: dict[int, np.ndarray] = {}
         self._failure: Error | None = None
         self._ended = False
+        self._count: int | None = None  # of the session's trainables, once there is one
 
     def take(self, index: int, gradient: np.ndarray) -> None:
         """The session's, on the thread of the step."""
@@ -46,7 +47,9 @@ class GradientSums(GradientTaker):
     def during(self, session: Session) -> Iterator[None]:
         """A step of the session. Raises what ended it, where that was another process's end."""
         self._taken, self._failure, self._ended = {}, None, False
-        thread = threading.Thread(target=self._run, args=(session,), name="mebp-sums", daemon=True)
+        if self._count is None:
+            self._count = len(inspect(session.path)["trainables"])
+        thread = threading.Thread(target=self._run, args=(session, self._count), name="mebp-sums", daemon=True)
         thread.start()
         try:
             yield
@@ -60,9 +63,9 @@ class GradientSums(GradientTaker):
                 self._changed.notify()
             thread.join()
 
-    def _run(self, session: Session) -> None:
+    def _run(self, session: Session, count: int) -> None:
         bucket: list[tuple[int, np.ndarray]] = []
-        for index in range(len(inspect(session.path)["trainables"]) - 1, -1, -1):
+        for index in range(count - 1, -1, -1):
             gradient = self._next(index)
             if gradient is None:
                 break
