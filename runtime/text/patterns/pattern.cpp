@@ -4,8 +4,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "runtime/text/unicode/newer_characters.h"
 #include "runtime/text/patterns/translate.h"
+#include "runtime/text/unicode/newer_characters.h"
 #include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
