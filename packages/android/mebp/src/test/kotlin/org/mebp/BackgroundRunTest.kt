@@ -3,7 +3,6 @@ package org.mebp
 
 import java.io.File
 import java.util.concurrent.TimeUnit
-import kotlinx.coroutines.cancelAndJoin
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import org.junit.After
@@ -120,17 +119,12 @@ class BackgroundRunTest {
                 }
             }
         }
-        run.cancelAndJoinAfter { last >= 5 }
+        run.join()
         assertEquals(Code.BUSY, busy.code)
         assertEquals(last, Session.stepsOfState(File(folder, "state").path))
         assertTrue(last < BackgroundCase.STEPS)
         assertNull(case.run().train({ allows }))
         assertArrayEquals(adapter, case.adapter)
-    }
-
-    private suspend fun kotlinx.coroutines.Job.cancelAndJoinAfter(reached: () -> Boolean) {
-        while (!reached()) kotlinx.coroutines.delay(5)
-        cancelAndJoin()
     }
 
     private suspend fun refusal(call: suspend () -> Unit): MebpException {
