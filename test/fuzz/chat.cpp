@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         mebp::Result<Composed> made = pieces->compose({begin, begin + static_cast<ptrdiff_t>(count)}, isPrompt);
         if (!made.ok())
           continue;
-        std::vector<mebp_chat_token> tokens; // of up to three bytes, every second one of which may close a turn
+        std::vector<mebp_token> tokens; // of up to three bytes, every second one of which may close a turn
         for (size_t at = 0; at < std::min<size_t>(made->text.size(), 64); at += 3)
           tokens.push_back({pieces->closing.empty() || at % 2 ? -1 : pieces->closing.back(), at,
                             std::min(at + 3, made->text.size())});

@@ -3,6 +3,7 @@
  * libmebp_text: files of JSON lines as rows of tokens, a step's at a time, without Python. Rows, labels and their order
  * are those of `mebp train` with the same options and tokens (docs/data.md).
  *
+ *   mebp_token_source source;  mebp_token_source_open("NAME.mebp", &source, &error);
  *   mebp_data *data;  mebp_data_open("chat.jsonl", &source, &options, &data, &error);
  *   mebp_data_step(data, 0, rows, ids, labels, starts, &batch, &sequence, &error);
  *   mebp_session_step(session, ids, labels, batch, sequence, &result, &error);
@@ -53,6 +54,10 @@ static inline void mebp_token_source_init(mebp_token_source *source) {
   memset((void *)source, 0, sizeof(*source));
   source->size = sizeof(*source);
 }
+/* The bundle's own tokenizer, chat template and ends of texts, as `mebp train` takes them. One without pieces of its
+ * template has no `compose`. `out` is the library's to free: mebp_token_source_close. MEBP_NOT_FOUND: no tokenizer. */
+mebp_code mebp_token_source_open(const char *bundle, mebp_token_source *out, mebp_error *error);
+void mebp_token_source_close(mebp_token_source *source); /* one that was never opened, but initialized, is allowed */
 
 typedef struct mebp_data_options {
   size_t size MEBP_SIZE_OF(mebp_data_options);

@@ -40,6 +40,16 @@ mebp_code mebp_tokenizer_id(const mebp_tokenizer *tokenizer, const char *token, 
  * model wants around a text, such as <bos>, are added. Names of special tokens in the text become those tokens. */
 mebp_code mebp_tokenizer_encode(mebp_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special_tokens,
                                 int32_t *ids, size_t room, size_t *count, mebp_error *error);
+/* A token of a text: its id, and the bytes [begin, end) that it stands for, whole characters: a token that has a part
+ * of a character has it all. */
+typedef struct mebp_token {
+  int32_t id;
+  size_t begin, end;
+} mebp_token;
+/* As mebp_tokenizer_encode with nothing added at the ends, and where in `text` each token lies: `tokenizers`' offsets,
+ * in bytes. Slower, since words that come again are cut again. Writes tokens[room]. */
+mebp_code mebp_tokenizer_place(mebp_tokenizer *tokenizer, const char *text, size_t bytes, mebp_token *tokens,
+                               size_t room, size_t *count, mebp_error *error);
 /* Writes text[room] as far as it goes, without NUL, and in any case its length to *bytes. Bytes of tokens that are not
  * UTF-8 become U+FFFD. With `skip_special_tokens`, special tokens give no text. An id without a token gives none. */
 mebp_code mebp_tokenizer_decode(mebp_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special_tokens,

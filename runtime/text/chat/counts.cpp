@@ -12,7 +12,7 @@ namespace {
 
 class Counter {
 public:
-  Counter(const Pieces &pieces, std::string_view text, const std::vector<mebp_chat_token> &tokens, bool everything)
+  Counter(const Pieces &pieces, std::string_view text, const std::vector<mebp_token> &tokens, bool everything)
       : pieces(pieces), text(text), tokens(tokens), everything(everything), counts(tokens.size(), everything) {}
 
   void mark(ByteSpan answer, bool isLearned) {
@@ -63,7 +63,7 @@ private:
 
   const Pieces &pieces;
   std::string_view text;
-  const std::vector<mebp_chat_token> &tokens;
+  const std::vector<mebp_token> &tokens;
   bool everything;
   std::vector<bool> counts;
 };
@@ -71,7 +71,7 @@ private:
 } // namespace
 
 std::vector<bool> findCounts(const Pieces &pieces, const Composed &composed, const std::vector<bool> &isLearned,
-                             const std::vector<mebp_chat_token> &tokens, bool everything) {
+                             const std::vector<mebp_token> &tokens, bool everything) {
   Counter counter(pieces, composed.text, tokens, everything);
   for (size_t i = 0; i < composed.answers.size(); ++i)
     if (everything || isLearned[i])

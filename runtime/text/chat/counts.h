@@ -11,6 +11,6 @@ namespace mebp::text {
 // Of each token of `composed`, whose answers `isLearned` has a truth for each of; with `everything`, what is not of
 // answers counts, too.
 std::vector<bool> findCounts(const Pieces &pieces, const Composed &composed, const std::vector<bool> &isLearned,
-                             const std::vector<mebp_chat_token> &tokens, bool everything);
+                             const std::vector<mebp_token> &tokens, bool everything);
 
 } // namespace mebp::text

@@ -53,7 +53,7 @@ Result<std::vector<Turn>> readTurns(const mebp_data_turn *given, uint32_t count)
   return turns;
 }
 
-Status checkTokens(const std::vector<mebp_chat_token> &tokens, size_t bytes) {
+Status checkTokens(const std::vector<mebp_token> &tokens, size_t bytes) {
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i].begin > tokens[i].end || tokens[i].end > bytes)
       return failure(MEBP_INVALID_ARGUMENT,
@@ -91,7 +91,7 @@ mebp_code mebp_chat_text(const mebp_chat *chat, const mebp_data_turn *turns, uin
 }
 
 mebp_code mebp_chat_count(const mebp_chat *chat, const mebp_data_turn *turns, uint32_t turn_count, bool everything,
-                          const mebp_chat_token *tokens, size_t token_count, bool *counts, mebp_error *error) {
+                          const mebp_token *tokens, size_t token_count, bool *counts, mebp_error *error) {
   return guarded(error, {{"chat", chat}, {"turns", turns}, {"tokens", tokens}, {"counts", counts}}, [&] {
     Result<std::vector<Turn>> read = readTurns(turns, turn_count);
     if (!read.ok())
@@ -99,7 +99,7 @@ mebp_code mebp_chat_count(const mebp_chat *chat, const mebp_data_turn *turns, ui
     Result<Composed> composed = chat->pieces.compose(*read, false);
     if (!composed.ok())
       return composed.status();
-    const std::vector<mebp_chat_token> given(tokens, tokens + token_count);
+    const std::vector<mebp_token> given(tokens, tokens + token_count);
     if (Status status = checkTokens(given, composed->text.size()); !status.ok())
       return status;
     std::vector<bool> isLearned;

@@ -37,7 +37,7 @@ protected:
   // What counts of the text, where each byte is a token, and each "[end]" one that closes.
   std::string counted(const std::vector<mebp_data_turn> &turns, bool everything = false) {
     const std::string text = textOf(turns), end = "[end]";
-    std::vector<mebp_chat_token> tokens;
+    std::vector<mebp_token> tokens;
     for (size_t i = 0; i < text.size(); i = tokens.back().end) {
       const bool isEnd = text.substr(i, end.size()) == end;
       tokens.push_back({isEnd ? closing : 1, i, i + (isEnd ? end.size() : 1)});
@@ -110,7 +110,7 @@ TEST_F(ChatTest, SaysHowMuchRoomATextNeeds) {
 
 TEST_F(ChatTest, RefusesTokensOfAnotherText) {
   const mebp_data_turn user = turn("user", "a");
-  const mebp_chat_token token = {1, 0, 1000};
+  const mebp_token token = {1, 0, 1000};
   bool counts = false;
   EXPECT_EQ(mebp_chat_count(chat, &user, 1, false, &token, 1, &counts, &error), MEBP_INVALID_ARGUMENT);
   EXPECT_STREQ(error.message, "token 0 is of bytes 0 to 1000, and the text has 20; give tokens of mebp_chat_text's");
