@@ -66,6 +66,8 @@ def _compare(written: str, given: list[str]) -> None:
     reference.no_padding()
     streams = reference.decoder.__class__.__name__ != "WordPiece"
     for text in given:
+        plain = reference.encode(text, add_special_tokens=False)
+        assert ours.place(text) == (plain.ids, plain.offsets), ascii(text)
         for special in (False, True):
             ids = reference.encode(text, add_special_tokens=special).ids
             assert ours.encode(text, special) == ids, ascii(text)
@@ -93,7 +95,9 @@ def test_every_character(form: str, trained: Callable[[str], dict]) -> None:
     reference, ours = Tokenizer.from_str(written), TextTokenizer(written.encode())
     for begin in range(0, len(CHARACTERS), 64):
         text = "".join(f"a{character}'{character}1 " for character in CHARACTERS[begin : begin + 64])
-        assert ours.encode(text) == reference.encode(text, add_special_tokens=False).ids, hex(begin)
+        expected = reference.encode(text, add_special_tokens=False)
+        assert ours.encode(text) == expected.ids, hex(begin)
+        assert ours.place(text) == (expected.ids, expected.offsets), hex(begin)
 
 
 @pytest.mark.parametrize("flag", ["single_word", "lstrip", "rstrip", "normalized", "special"])

@@ -13,6 +13,10 @@ class _MebpError(ctypes.Structure):
     _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512)]
 
 
+class _Token(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int32), ("begin", ctypes.c_size_t), ("end", ctypes.c_size_t)]
+
+
 class TextTokenizer:
     """Of tokenizer.json's bytes, of a folder, or of a descriptor, an offset and a length."""
 
@@ -58,6 +62,19 @@ class TextTokenizer:
             ids = (ctypes.c_int32 * count.value)()
             into(ids, len(ids))
         return ids[: count.value]
+
+    def place(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids, and the characters of the text that each stands for."""
+        data, count = text.encode(), ctypes.c_size_t()
+        size, tokens = ctypes.c_size_t(len(data)), (_Token * 0)()
+        for _ in range(2):
+            room = ctypes.c_size_t(len(tokens))
+            self._call("place", self._handle, data, size, tokens, room, ctypes.byref(count))
+            tokens = tokens if len(tokens) else (_Token * count.value)()
+        begins = [0]  # of each byte, its character
+        for character in text:
+            begins += [begins[-1]] * (len(character.encode()) - 1) + [begins[-1] + 1]
+        return [token.id for token in tokens], [(begins[token.begin], begins[token.end]) for token in tokens]
 
     def decode(self, ids: Sequence[int], skip: bool = False) -> str:
         given, size = (ctypes.c_int32 * (len(ids) or 1))(*ids), ctypes.c_size_t()

@@ -161,9 +161,12 @@ Status AddedTokens::complete(const Normalizer &normalizer) {
   for (auto &entry : byId) {
     AddedToken &token = entry.second;
     std::string sought = token.content;
-    if (token.isNormalized)
-      if (Status status = normalizer(sought); !status.ok())
+    if (token.isNormalized) {
+      TracedText text = TracedText::of(sought, 0, false);
+      if (Status status = normalizer(text); !status.ok())
         return status;
+      sought = std::move(text.text);
+    }
     token.shown = sought;
     (token.isNormalized ? normalized : plain).push_back({sought, &token});
   }

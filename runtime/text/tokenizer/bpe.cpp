@@ -52,6 +52,7 @@ private:
 struct Symbol {
   uint32_t id;
   int32_t before, after; // -1: none
+  uint32_t bytes;        // of the piece
   bool isGone;
 };
 
@@ -82,19 +83,19 @@ public:
     return takeMerges(file);
   }
 
-  Status encode(std::string_view piece, std::vector<int32_t> &out) override {
+  Status encode(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) override {
     if (piece.empty())
       return Status();
     constexpr size_t longestKept = 64, mostKept = 8192;
-    if (piece.size() > longestKept)
-      return encodeAnew(piece, out);
+    if (spans || piece.size() > longestKept)
+      return encodeAnew(piece, out, spans);
     key.assign(piece);
     if (const auto found = kept.find(key); found != kept.end()) {
       out.insert(out.end(), found->second.begin(), found->second.end());
       return Status();
     }
     const size_t before = out.size();
-    if (Status status = encodeAnew(piece, out); !status.ok())
+    if (Status status = encodeAnew(piece, out, nullptr); !status.ok())
       return status;
     if (kept.size() >= mostKept)
       kept.clear();
@@ -129,15 +130,17 @@ private:
     return Status();
   }
 
-  void add(uint32_t id) {
+  void add(uint32_t id, size_t bytesOf) {
     const auto at = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, at - 1, at + 1, false});
+    symbols.push_back({id, at - 1, at + 1, static_cast<uint32_t>(bytesOf), false});
   }
 
-  Status encodeAnew(std::string_view piece, std::vector<int32_t> &out) {
+  Status encodeAnew(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) {
     if (ignoresMerges)
       if (const uint32_t id = vocabulary.find(piece); id != Vocabulary::none) {
         out.push_back(static_cast<int32_t>(id));
+        if (spans)
+          spans->push_back({0, piece.size()});
         return Status();
       }
     symbols.clear();
@@ -146,15 +149,20 @@ private:
     if (!symbols.empty())
       symbols.back().after = -1;
     mergeAll();
+    size_t done = 0;
     for (const Symbol &symbol : symbols)
-      if (!symbol.isGone)
+      if (!symbol.isGone) {
         out.push_back(static_cast<int32_t>(symbol.id));
+        if (spans)
+          spans->push_back({done, done + symbol.bytes});
+        done += symbol.bytes;
+      }
     return Status();
   }
 
   // What is unknown waits for the next known character: bytes of others in between stand before it, as in tokenizers.
   Status takeCharacters(std::string_view piece) {
-    bool waits = false;
+    size_t waiting = 0; // bytes
     for (size_t at = 0; at < piece.size();) {
       const size_t begin = at;
       at += characterLength(static_cast<unsigned char>(piece[at]));
@@ -167,10 +175,10 @@ private:
         text = marked;
       }
       if (const uint32_t id = vocabulary.find(text); id != Vocabulary::none) {
-        if (waits)
-          add(unknown);
-        waits = false;
-        add(id);
+        if (waiting)
+          add(unknown, waiting);
+        waiting = 0;
+        add(id, at - begin);
         continue;
       }
       if (addBytes(text) || unknownName.empty())
@@ -178,12 +186,14 @@ private:
       if (unknown == Vocabulary::none)
         return failure(MEBP_UNSUPPORTED, "the text has what no token has, and vocab lacks %s; save the tokenizer again",
                        unknownName.c_str());
-      if (waits && !fusesUnknown)
-        add(unknown);
-      waits = true;
+      if (waiting && !fusesUnknown) {
+        add(unknown, waiting);
+        waiting = 0;
+      }
+      waiting += at - begin;
     }
-    if (waits)
-      add(unknown);
+    if (waiting)
+      add(unknown, waiting);
     return Status();
   }
 
@@ -194,7 +204,7 @@ private:
       if (bytes[byte] == Vocabulary::none)
         return false;
     for (unsigned char byte : text)
-      add(bytes[byte]);
+      add(bytes[byte], 1);
     return true;
   }
 
@@ -219,6 +229,7 @@ private:
         continue;
       left.id = top.id;
       left.after = right.after;
+      left.bytes += right.bytes;
       right.isGone = true;
       if (left.after >= 0)
         symbols[static_cast<size_t>(left.after)].before = top.at;

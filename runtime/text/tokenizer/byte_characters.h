@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/text/unicode/utf8.h"
+#include "runtime/text/tokenizer/traced_text.h"
 
 namespace mebp::text {
 
@@ -23,9 +23,10 @@ constexpr std::array<char32_t, 256> makeByteCharacters() {
 }
 inline constexpr std::array<char32_t, 256> byteCharacters = makeByteCharacters();
 
-inline void appendByteCharacters(std::string &out, std::string_view text) {
+// Those of a part of a text, in its place: of a character, all stand for it.
+inline void putByteCharacters(Rewriting &out, std::string_view text) {
   for (unsigned char byte : text)
-    append(out, byteCharacters[byte]);
+    out.put(byteCharacters[byte], (byte & 0xC0) == 0x80 ? 1 : 0);
 }
 
 } // namespace mebp::text

@@ -8,6 +8,7 @@
 #include "runtime/text/tokenizer/byte_tokens.h"
 #include "runtime/text/tokenizer/metaspace.h"
 #include "runtime/text/tokenizer/normalizer.h"
+#include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
 
@@ -184,9 +185,12 @@ Result<Decoder> makeDecoder(const Json &given) {
     made.looksAhead = stop > 0;
   } else if (type == "Replace") {
     made.run = [pattern = fields.pattern("pattern"), content = fields.text("content", "")](Texts &texts) {
-      for (std::string &text : texts)
-        if (Status status = replaceAll(text, pattern, content); !status.ok())
+      for (std::string &text : texts) {
+        TracedText changed{std::move(text), false, {}};
+        if (Status status = replaceAll(changed, pattern, content); !status.ok())
           return status;
+        text = std::move(changed.text);
+      }
       return Status();
     };
   } else if (type == "Metaspace") {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mebp/tokenizer.h on top of what is here.
-#include "mebp/tokenizer.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -13,10 +11,6 @@
 
 using namespace mebp;
 using namespace mebp::text;
-
-struct mebp_tokenizer {
-  std::unique_ptr<Tokenizer> tokenizer;
-};
 
 struct mebp_tokenizer_stream {
   Stream stream;
@@ -117,6 +111,20 @@ mebp_code mebp_tokenizer_encode(mebp_tokenizer *tokenizer, const char *text, siz
       return status;
     *count = found.size();
     copyOut(found.data(), found.size(), ids, room);
+    return Status();
+  });
+}
+
+mebp_code mebp_tokenizer_place(mebp_tokenizer *tokenizer, const char *text, size_t bytes, mebp_token *tokens,
+                               size_t room, size_t *count, mebp_error *error) {
+  return guarded(error, {{"tokenizer", tokenizer}, {"text", text}, {"count", count}}, [&] {
+    if (Status status = checkRoom("tokens", tokens, room); !status.ok())
+      return status;
+    Result<std::vector<mebp_token>> found = tokenizer->tokenizer->place({text, bytes});
+    if (!found.ok())
+      return found.status();
+    *count = found->size();
+    copyOut(found->data(), found->size(), tokens, room);
     return Status();
   });
 }

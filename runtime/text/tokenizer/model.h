@@ -10,14 +10,15 @@
 
 #include "runtime/text/tokenizer/fields.h"
 #include "runtime/text/tokenizer/file.h"
+#include "runtime/text/tokenizer/traced_text.h"
 
 namespace mebp::text {
 
 class Model {
 public:
   virtual ~Model() = default;
-  // Appends the ids of a piece.
-  virtual Status encode(std::string_view piece, std::vector<int32_t> &out) = 0;
+  // Appends the ids of a piece, and where `spans` is not null, which of its bytes each stands for.
+  virtual Status encode(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) = 0;
 };
 
 // Takes merges and scores out of `file`; its vocabulary stays there, and outlives the model.

@@ -1,69 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/text/tokenizer/normalizer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "runtime/text/tokenizer/byte_characters.h"
+#include "runtime/text/unicode/normal_form.h"
 #include "runtime/text/unicode/properties.h"
+#include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
 
 namespace {
 
-// `each` is told each character and what it makes goes to `out`.
-template <typename Each> void mapCharacters(std::string &text, const Each &each) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();)
-    each(nextCharacter(text, at), out);
-  text = std::move(out);
+// `each` is told each character, and puts what becomes of it.
+template <typename Each> void mapCharacters(TracedText &text, const Each &each) {
+  Rewriting out(text);
+  for (size_t at = 0; at < text.text.size();)
+    each(nextCharacter(text.text, at), out);
+  text = out.take();
 }
 
-Status toForm(std::string &text, Form form) {
-  if (normalize(text, form))
-    return Status();
-  return failure(MEBP_OUT_OF_MEMORY, "no memory to normalize %zu bytes; give shorter texts", text.size());
+template <typename Stays> void keepOnly(TracedText &text, const Stays &stays) {
+  mapCharacters(text, [&](char32_t character, Rewriting &out) {
+    if (stays(character))
+      out.put(character);
+    else
+      out.leaveOut(1);
+  });
 }
 
-void lower(std::string &text) {
-  mapCharacters(text, [](char32_t character, std::string &out) { appendLower(out, character); });
+// What is put before a text stands for its first character.
+void prepend(TracedText &text, std::string_view what) {
+  Rewriting out(text);
+  out.put(what, out.origin(0));
+  out.copy(0, text.text.size());
+  text = out.take();
 }
 
-void strip(std::string &text, bool left, bool right) {
-  size_t begin = 0, end = text.size();
-  for (size_t next = 0; left && next < text.size();) {
-    if (!isSpace(nextCharacter(text, next)))
+void toForm(TracedText &text, Form form) {
+  if (std::all_of(text.text.begin(), text.text.end(), [](char byte) { return static_cast<signed char>(byte) >= 0; }))
+    return;
+  Rewriting out(text);
+  normalize(text.text, form, [&](char32_t character, int change) { out.put(character, change); });
+  text = out.take();
+}
+
+void lower(TracedText &text) {
+  mapCharacters(text, [](char32_t character, Rewriting &out) {
+    const auto [first, second] = toLower(character);
+    out.put(first);
+    if (second)
+      out.put(second, 1);
+  });
+}
+
+void strip(TracedText &text, bool left, bool right) {
+  const std::string &all = text.text;
+  size_t begin = 0, end = all.size();
+  for (size_t next = 0; left && next < all.size();) {
+    if (!isSpace(nextCharacter(all, next)))
       break;
     begin = next;
   }
   while (right && end > begin) {
-    const size_t before = previousCharacter(text, end);
+    const size_t before = previousCharacter(all, end);
     size_t at = before;
-    if (!isSpace(nextCharacter(text, at)))
+    if (!isSpace(nextCharacter(all, at)))
       break;
     end = before;
   }
-  text = text.substr(begin, end - begin);
+  Rewriting out(text);
+  out.copy(begin, end);
+  text = out.take();
 }
 
-void clean(std::string &text) {
-  mapCharacters(text, [](char32_t character, std::string &out) {
-    const bool isBreak = character == '\t' || character == '\n' || character == '\r';
-    if (!isBreak && (!character || character == 0xFFFD || isOther(character)))
-      return;
-    append(out, isBreak || isSpace(character) ? ' ' : character);
+void clean(TracedText &text) {
+  const auto isBreak = [](char32_t character) { return character == '\t' || character == '\n' || character == '\r'; };
+  keepOnly(text, [&](char32_t character) {
+    return isBreak(character) || !(!character || character == 0xFFFD || isOther(character));
+  });
+  mapCharacters(text, [&](char32_t character, Rewriting &out) {
+    out.put(isBreak(character) || isSpace(character) ? ' ' : character);
   });
 }
 
-void spaceHan(std::string &text) {
-  mapCharacters(text, [](char32_t character, std::string &out) {
-    const bool spaced = isHan(character);
-    if (spaced)
-      out += ' ';
-    append(out, character);
-    if (spaced)
-      out += ' ';
+void spaceHan(TracedText &text) {
+  mapCharacters(text, [](char32_t character, Rewriting &out) {
+    if (!isHan(character))
+      return out.put(character);
+    out.put(' ');
+    out.put(character, 1);
+    out.put(' ', 1);
   });
 }
 
@@ -71,18 +100,14 @@ Normalizer makeBert(Fields &fields) {
   const bool cleans = fields.flag("clean_text", true), han = fields.flag("handle_chinese_chars", true);
   const bool lowers = fields.flag("lowercase", true);
   const bool strips = fields.flag("strip_accents", lowers);
-  return [=](std::string &text) {
+  return [=](TracedText &text) {
     if (cleans)
       clean(text);
     if (han)
       spaceHan(text);
     if (strips) {
-      if (Status status = toForm(text, Form::nfd); !status.ok())
-        return status;
-      mapCharacters(text, [](char32_t character, std::string &out) {
-        if (!isMark(character))
-          append(out, character);
-      });
+      toForm(text, Form::nfd);
+      keepOnly(text, [](char32_t character) { return !isMark(character); });
     }
     if (lowers)
       lower(text);
@@ -98,7 +123,7 @@ Result<Normalizer> makeSequence(Fields &fields) {
       return part.status();
     parts.push_back(std::move(*part));
   }
-  return Normalizer([parts](std::string &text) {
+  return Normalizer([parts](TracedText &text) {
     for (const Normalizer &part : parts)
       if (Status status = part(text); !status.ok())
         return status;
@@ -108,33 +133,37 @@ Result<Normalizer> makeSequence(Fields &fields) {
 
 } // namespace
 
-Status replaceAll(std::string &text, const Pattern &pattern, const std::string &content) {
-  std::string out, room;
+Status replaceAll(TracedText &text, const Pattern &pattern, const std::string &content) {
+  std::string room;
+  const size_t size = text.text.size();
   size_t done = 0, begin = 0, end = 0;
-  const std::string_view subject = pattern.prepare(text, room);
-  for (size_t from = 0; from <= text.size();) {
+  bool isChanged = false;
+  Rewriting out(text);
+  const std::string_view subject = pattern.prepare(text.text, room);
+  for (size_t from = 0; from <= size;) {
     Result<bool> found = pattern.find(subject, from, begin, end);
     if (!found.ok())
       return found.status();
     if (!*found)
       break;
-    out.append(text, done, begin - done);
-    out += content;
+    isChanged = true;
+    out.copy(done, begin);
+    out.put(content, end > 0 ? out.origin(end - 1) : Span{0, 0});
     done = end;
     from = end;
     if (begin == end) // of nothing, so the next one begins behind the character that follows
-      from = end < text.size() ? end + characterLength(static_cast<unsigned char>(text[end])) : end + 1;
+      from = end < size ? end + characterLength(static_cast<unsigned char>(text.text[end])) : end + 1;
   }
-  if (done || !out.empty()) {
-    out.append(text, done);
-    text = std::move(out);
+  if (isChanged) {
+    out.copy(done, size);
+    text = out.take();
   }
   return Status();
 }
 
 Result<Normalizer> makeNormalizer(const Json &given) {
   if (given.is_null())
-    return Normalizer([](std::string &) { return Status(); });
+    return Normalizer([](TracedText &) { return Status(); });
   Fields fields(given, "normalizer");
   const std::string &type = fields.type();
   Normalizer made;
@@ -142,46 +171,46 @@ Result<Normalizer> makeNormalizer(const Json &given) {
       {"NFC", Form::nfc}, {"NFD", Form::nfd}, {"NFKC", Form::nfkc}, {"NFKD", Form::nfkd}};
   for (const auto &[name, form] : forms)
     if (type == name)
-      made = [form = form](std::string &text) { return toForm(text, form); };
+      made = [form = form](TracedText &text) {
+        toForm(text, form);
+        return Status();
+      };
   if (type == "Sequence") {
     Result<Normalizer> sequence = makeSequence(fields);
     if (!sequence.ok())
       return sequence;
     made = std::move(*sequence);
   } else if (type == "Lowercase") {
-    made = [](std::string &text) {
+    made = [](TracedText &text) {
       lower(text);
       return Status();
     };
   } else if (type == "Strip") {
     const bool left = fields.flag("strip_left", true), right = fields.flag("strip_right", true);
-    made = [=](std::string &text) {
+    made = [=](TracedText &text) {
       strip(text, left, right);
       return Status();
     };
   } else if (type == "StripAccents") {
-    made = [](std::string &text) {
-      mapCharacters(text, [](char32_t character, std::string &out) {
-        if (!isAnyMark(character))
-          append(out, character);
-      });
+    made = [](TracedText &text) {
+      keepOnly(text, [](char32_t character) { return !isAnyMark(character); });
       return Status();
     };
   } else if (type == "Prepend") {
-    made = [what = fields.text("prepend", "")](std::string &text) {
-      if (!text.empty())
-        text.insert(0, what);
+    made = [what = fields.text("prepend", "")](TracedText &text) {
+      if (!text.text.empty())
+        prepend(text, what);
       return Status();
     };
   } else if (type == "Replace") {
-    made = [pattern = fields.pattern("pattern"), content = fields.text("content", "")](std::string &text) {
+    made = [pattern = fields.pattern("pattern"), content = fields.text("content", "")](TracedText &text) {
       return replaceAll(text, pattern, content);
     };
   } else if (type == "ByteLevel") {
-    made = [](std::string &text) {
-      std::string out;
-      appendByteCharacters(out, text);
-      text = std::move(out);
+    made = [](TracedText &text) {
+      Rewriting out(text);
+      putByteCharacters(out, text.text);
+      text = out.take();
       return Status();
     };
   } else if (type == "BertNormalizer") {

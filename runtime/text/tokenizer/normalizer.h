@@ -7,10 +7,11 @@
 #include <string>
 
 #include "runtime/text/tokenizer/fields.h"
+#include "runtime/text/tokenizer/traced_text.h"
 
 namespace mebp::text {
 
-using Normalizer = std::function<Status(std::string &)>;
+using Normalizer = std::function<Status(TracedText &)>;
 
 // Of "normalizer" in tokenizer.json; null changes nothing.
 Result<Normalizer> makeNormalizer(const Json &given);
@@ -18,6 +19,6 @@ Result<Normalizer> makeNormalizer(const Json &given);
 Result<Normalizer> makePrecompiled(const std::string &table);
 
 // Each match becomes `content`.
-Status replaceAll(std::string &text, const Pattern &pattern, const std::string &content);
+Status replaceAll(TracedText &text, const Pattern &pattern, const std::string &content);
 
 } // namespace mebp::text

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <vector>
+
+#include "runtime/text/tokenizer/traced_text.h"
 
 namespace mebp::text {
 
@@ -13,7 +14,7 @@ struct Piece {
 };
 
 struct Pieces {
-  std::string text;
+  TracedText text;
   std::vector<Piece> pieces;
 };
 

@@ -21,6 +21,12 @@ bool readPair(const Json *pair, std::vector<int32_t> &out) {
   return pair && pair->is_array() && pair->size() == 2 && readIds(Json::array({(*pair)[1]}), out);
 }
 
+void readTrim(Fields &fields, Around &around) {
+  const bool trims = fields.flag("trim_offsets", true), prefixes = fields.flag("add_prefix_space", true);
+  if (trims)
+    around.trims.push_back(prefixes);
+}
+
 void readTemplate(Fields &fields, Around &around) {
   const Json *tokens = fields.find("special_tokens");
   fields.find("pair"); // of two texts
@@ -65,16 +71,16 @@ Status readPostProcessor(const Json &given, Around &out) {
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     if (!readPair(fields.find("cls"), around.before) || !readPair(fields.find("sep"), around.after))
       fields.refuse("cls or sep");
-    fields.flag("trim_offsets", true); // of offsets alone, as the next
-    fields.flag("add_prefix_space", true);
+    readTrim(fields, around);
   } else if (type == "ByteLevel") {
-    for (const char *ofOffsets : {"trim_offsets", "add_prefix_space", "use_regex"})
-      fields.flag(ofOffsets, true);
+    readTrim(fields, around);
+    fields.flag("use_regex", true);
   } else {
     return fields.refuseType();
   }
   out.before.insert(out.before.begin(), around.before.begin(), around.before.end());
   out.after.insert(out.after.end(), around.after.begin(), around.after.end());
+  out.trims.insert(out.trims.end(), around.trims.begin(), around.trims.end());
   return fields.end();
 }
 

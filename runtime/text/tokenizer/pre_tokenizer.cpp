@@ -15,17 +15,17 @@ constexpr const char *gpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s
 
 bool isNeither(char32_t character) { return !isWord(character) && !isSpace(character); }
 
-// Each piece becomes what `change` makes of it.
+// Each piece becomes what `change` puts.
 template <typename Change> void rewrite(Pieces &pieces, const Change &change) {
-  std::string out;
-  out.reserve(pieces.text.size() + pieces.text.size() / 4);
+  Rewriting out(pieces.text);
   for (Piece &piece : pieces.pieces) {
     const size_t begin = out.size();
-    change(piece, std::string_view(pieces.text).substr(piece.begin, piece.end - piece.begin), out);
+    out.moveTo(piece.begin);
+    change(piece, std::string_view(pieces.text.text).substr(piece.begin, piece.end - piece.begin), out);
     piece.begin = begin;
     piece.end = out.size();
   }
-  pieces.text = std::move(out);
+  pieces.text = out.take();
 }
 
 Result<PreTokenizer> makeByteLevel(Fields &fields) {
@@ -36,15 +36,15 @@ Result<PreTokenizer> makeByteLevel(Fields &fields) {
     return pattern.status();
   return PreTokenizer([=, pattern = *pattern](Pieces &pieces) {
     if (prefixes)
-      rewrite(pieces, [](const Piece &, std::string_view text, std::string &out) {
+      rewrite(pieces, [](const Piece &piece, std::string_view text, Rewriting &out) {
         if (text[0] != ' ')
-          out += ' ';
-        out += text;
+          out.put(" ", out.origin(piece.begin));
+        out.copy(piece.begin, piece.end);
       });
     if (splits)
       if (Status status = splitAt(pieces, pattern, Behavior::isolated, false); !status.ok())
         return status;
-    rewrite(pieces, [](const Piece &, std::string_view text, std::string &out) { appendByteCharacters(out, text); });
+    rewrite(pieces, [](const Piece &, std::string_view text, Rewriting &out) { putByteCharacters(out, text); });
     return Status();
   });
 }
@@ -53,17 +53,16 @@ PreTokenizer makeMetaspace(Fields &fields) {
   const Metaspace given = readMetaspace(fields);
   const Pattern pattern = Pattern::literal(given.replacement);
   return [=](Pieces &pieces) {
-    rewrite(pieces, [&](const Piece &piece, std::string_view text, std::string &out) {
-      const size_t begin = out.size();
+    rewrite(pieces, [&](const Piece &piece, std::string_view text, Rewriting &out) {
       const bool may = given.scheme == Metaspace::always || (given.scheme == Metaspace::first && piece.isFirst);
       if (may && text[0] != ' ' && text.substr(0, given.replacement.size()) != given.replacement)
-        out.insert(begin, given.replacement);
-      for (char byte : text) {
-        if (byte == ' ')
-          out += given.replacement;
-        else
-          out += byte;
+        out.put(given.replacement, out.origin(piece.begin)); // what is put before stands for the first character
+      size_t done = 0;
+      for (size_t space; (space = text.find(' ', done)) != std::string_view::npos; done = space + 1) {
+        out.copy(piece.begin + done, piece.begin + space);
+        out.put(given.replacement, out.origin(piece.begin + space));
       }
+      out.copy(piece.begin + done, piece.end);
     });
     return given.splits ? splitAt(pieces, pattern, Behavior::mergedWithNext, false) : Status();
   };

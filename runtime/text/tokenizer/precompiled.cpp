@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SentencePiece's replacements: a double array of what is replaced, and the texts that stand instead, ended by NUL.
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "runtime/text/tokenizer/normalizer.h"
 #include "runtime/text/unicode/properties.h"
@@ -42,6 +44,43 @@ uint32_t littleEndian(const char *bytes) {
   return value;
 }
 
+size_t countCharacters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+// Of a part that becomes longer, the last characters are added; of one that becomes shorter, the last one stands for
+// what is left out, also where it is one before the part.
+class Replacing {
+public:
+  explicit Replacing(const TracedText &text) : out(text) {}
+
+  void replace(std::string_view part, std::string_view by) {
+    const auto before = static_cast<int>(countCharacters(part)), after = static_cast<int>(countCharacters(by));
+    int left = after;
+    for (size_t at = 0; at < by.size(); --left) {
+      flush();
+      last = {nextCharacter(by, at), left <= after - before ? 1 : 0};
+    }
+    if (after < before && last.first)
+      last.second += after - before;
+  }
+
+  TracedText take() {
+    flush();
+    return out.take();
+  }
+
+private:
+  void flush() {
+    if (last.first)
+      out.put(last.first, last.second);
+    last = {};
+  }
+
+  Rewriting out;
+  std::pair<char32_t, int> last = {}; // of which more may be left out
+};
+
 struct Replacements {
   std::vector<uint32_t> units;
   std::string texts;
@@ -68,29 +107,28 @@ struct Replacements {
     return nullptr;
   }
 
-  void apply(std::string &text) const {
+  void apply(TracedText &text) const {
     constexpr size_t longestWhole = 5; // bytes of a cluster that is looked up as one
-    std::string out;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = clusterEnd(text, at);
-      const std::string_view cluster = std::string_view(text).substr(at, end - at);
+    const std::string &all = text.text;
+    Replacing out(text);
+    for (size_t at = 0; at < all.size();) {
+      const size_t end = clusterEnd(all, at);
+      const std::string_view cluster = std::string_view(all).substr(at, end - at);
       at = end;
       if (cluster.size() <= longestWhole)
         if (const char *found = find(cluster)) {
-          out += found;
+          out.replace(cluster, found);
           continue;
         }
       for (size_t inside = 0; inside < cluster.size();) {
         const size_t length = characterLength(static_cast<unsigned char>(cluster[inside]));
         const std::string_view character = cluster.substr(inside, length);
         inside += length;
-        if (const char *found = find(character))
-          out += found;
-        else
-          out += character;
+        const char *found = find(character);
+        out.replace(character, found ? std::string_view(found) : character);
       }
     }
-    text = std::move(out);
+    text = out.take();
   }
 };
 
@@ -108,7 +146,7 @@ Result<Normalizer> makePrecompiled(const std::string &table) {
   made->texts = bytes.substr(4 + size);
   if (findInvalid(made->texts) != std::string::npos)
     return failure(MEBP_CORRUPT, "normalizer Precompiled: precompiled_charsmap is damaged; save the tokenizer again");
-  return Normalizer([made](std::string &text) {
+  return Normalizer([made](TracedText &text) {
     made->apply(text);
     return Status();
   });

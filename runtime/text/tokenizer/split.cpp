@@ -74,7 +74,7 @@ Status splitAt(Pieces &pieces, const Pattern &pattern, Behavior behavior, bool i
   std::string room;
   for (const Piece &piece : pieces.pieces) {
     const std::string_view text =
-        pattern.prepare(std::string_view(pieces.text).substr(piece.begin, piece.end - piece.begin), room);
+        pattern.prepare(std::string_view(pieces.text.text).substr(piece.begin, piece.end - piece.begin), room);
     parts.clear();
     size_t done = 0, begin = 0, end = 0;
     for (size_t from = 0; from < text.size();) {
@@ -109,7 +109,7 @@ void splitAt(Pieces &pieces, bool (*isMatch)(char32_t), Behavior behavior) {
     size_t done = piece.begin;
     for (size_t at = piece.begin; at < piece.end;) {
       const size_t begin = at;
-      if (!isMatch(nextCharacter(pieces.text, at)))
+      if (!isMatch(nextCharacter(pieces.text.text, at)))
         continue;
       if (done < begin)
         parts.push_back({done, begin, false});

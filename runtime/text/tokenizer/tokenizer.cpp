@@ -2,7 +2,9 @@
 #include "runtime/text/tokenizer/tokenizer.h"
 
 #include "runtime/core/json.h"
+#include "runtime/text/tokenizer/byte_characters.h"
 #include "runtime/text/tokenizer/byte_tokens.h"
+#include "runtime/text/unicode/properties.h"
 #include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
@@ -72,43 +74,104 @@ uint32_t Tokenizer::find(std::string_view token) const {
 }
 
 Status Tokenizer::encode(std::string_view text, bool addsSpecialTokens, std::vector<int32_t> &out) {
-  if (const size_t at = text.find('\0'); at != std::string_view::npos)
-    return failure(MEBP_INVALID_ARGUMENT, "the text has NUL at byte %zu; leave it out", at);
-  if (const size_t at = findInvalid(text); at != std::string_view::npos)
-    return failure(MEBP_INVALID_ARGUMENT, "the text is not UTF-8 at byte %zu; convert it first", at);
   if (addsSpecialTokens)
     out.insert(out.end(), around.before.begin(), around.before.end());
-  for (const Segment &segment : added.cut(text, false)) {
-    if (segment.token) {
-      out.push_back(static_cast<int32_t>(segment.token->id));
-      continue;
-    }
-    std::string normalized(text.substr(segment.begin, segment.end - segment.begin));
-    if (Status status = normalizer(normalized); !status.ok())
-      return status;
-    for (const Segment &part : added.cut(normalized, true)) {
-      if (part.token)
-        out.push_back(static_cast<int32_t>(part.token->id));
-      else if (Status status = encodePart(std::string_view(normalized).substr(part.begin, part.end - part.begin),
-                                          segment.begin == 0 && part.begin == 0, out);
-               !status.ok())
-        return status;
-    }
-  }
+  if (Status status = encodeText(text, out, nullptr); !status.ok())
+    return status;
   if (addsSpecialTokens)
     out.insert(out.end(), around.after.begin(), around.after.end());
   return Status();
 }
 
-Status Tokenizer::encodePart(std::string_view text, bool isFirst, std::vector<int32_t> &out) {
-  Pieces pieces{std::string(text), {{0, text.size(), isFirst}}};
+Result<std::vector<mebp_token>> Tokenizer::place(std::string_view text) {
+  std::vector<int32_t> ids;
+  std::vector<Span> spans;
+  if (Status status = encodeText(text, ids, &spans); !status.ok())
+    return status;
+  std::vector<mebp_token> placed;
+  placed.reserve(ids.size());
+  for (size_t index = 0; index < ids.size(); ++index) {
+    Span span = spans[index];
+    // An added token's own spaces are those of the text around it that it takes in.
+    const auto id = static_cast<uint32_t>(ids[index]);
+    const std::string_view token =
+        added.find(id) ? text.substr(span.begin, span.end - span.begin) : file.vocabulary.token(id);
+    trim(text, token, index == 0, span);
+    placed.push_back({ids[index], span.begin, span.end});
+  }
+  return placed;
+}
+
+Status Tokenizer::encodeText(std::string_view text, std::vector<int32_t> &ids, std::vector<Span> *spans) {
+  if (const size_t at = text.find('\0'); at != std::string_view::npos)
+    return failure(MEBP_INVALID_ARGUMENT, "the text has NUL at byte %zu; leave it out", at);
+  if (const size_t at = findInvalid(text); at != std::string_view::npos)
+    return failure(MEBP_INVALID_ARGUMENT, "the text is not UTF-8 at byte %zu; convert it first", at);
+  const auto take = [&](const AddedToken &token, Span span) {
+    ids.push_back(static_cast<int32_t>(token.id));
+    if (spans)
+      spans->push_back(span);
+  };
+  for (const Segment &segment : added.cut(text, false)) {
+    if (segment.token) {
+      take(*segment.token, {segment.begin, segment.end});
+      continue;
+    }
+    const std::string_view given = text.substr(segment.begin, segment.end - segment.begin);
+    TracedText normalized = TracedText::of(given, segment.begin, spans != nullptr);
+    if (Status status = normalizer(normalized); !status.ok())
+      return status;
+    for (const Segment &part : added.cut(normalized.text, true)) {
+      if (part.token)
+        take(*part.token, spans ? normalized.origin(part.begin, part.end) : Span{});
+      else if (Status status =
+                   encodePart(normalized.part(part.begin, part.end), segment.begin == 0 && part.begin == 0, ids, spans);
+               !status.ok())
+        return status;
+    }
+  }
+  return Status();
+}
+
+Status Tokenizer::encodePart(TracedText part, bool isFirst, std::vector<int32_t> &ids, std::vector<Span> *spans) {
+  const size_t size = part.text.size();
+  Pieces pieces{std::move(part), {{0, size, isFirst}}};
   if (Status status = preTokenizer(pieces); !status.ok())
     return status;
-  for (const Piece &piece : pieces.pieces)
-    if (Status status = model->encode(std::string_view(pieces.text).substr(piece.begin, piece.end - piece.begin), out);
-        !status.ok())
+  for (const Piece &piece : pieces.pieces) {
+    const std::string_view text = std::string_view(pieces.text.text).substr(piece.begin, piece.end - piece.begin);
+    const size_t before = spans ? spans->size() : 0;
+    if (Status status = model->encode(text, ids, spans); !status.ok())
       return status;
+    for (size_t index = before; spans && index < spans->size(); ++index)
+      // Marks of parts of words and bytes that stand for a whole token may count more bytes than there are.
+      if (Span &span = (*spans)[index]; span.begin < span.end && span.end <= text.size())
+        span = pieces.text.origin(piece.begin + span.begin, piece.begin + span.end);
+  }
   return Status();
+}
+
+// In characters of the text, one for each space of the token, as `tokenizers` does it.
+void Tokenizer::trim(std::string_view text, std::string_view token, bool isFirst, Span &span) const {
+  if (around.trims.empty())
+    return;
+  const auto isSpaceOf = [](char32_t character) { return character == byteCharacters[' '] || isSpace(character); };
+  size_t leading = 0, trailing = 0;
+  for (size_t at = 0; at < token.size() && isSpaceOf(nextCharacter(token, at));)
+    ++leading;
+  for (size_t end = token.size(); end > 0; ++trailing) {
+    end = previousCharacter(token, end);
+    size_t at = end;
+    if (!isSpaceOf(nextCharacter(token, at)))
+      break;
+  }
+  for (const bool keepsFirst : around.trims) {
+    if (!keepsFirst || !(isFirst || span.begin == 0))
+      for (size_t left = leading; left > 0 && span.begin < span.end; --left)
+        nextCharacter(text, span.begin);
+    for (size_t left = trailing; left > 0 && span.end > span.begin; --left)
+      span.end = previousCharacter(text, span.end);
+  }
 }
 
 std::string Tokenizer::textOfToken(uint32_t id) const {

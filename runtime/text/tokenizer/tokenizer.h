@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mebp/tokenizer.h"
 #include "runtime/text/tokenizer/added_tokens.h"
 #include "runtime/text/tokenizer/decoder.h"
 #include "runtime/text/tokenizer/model.h"
@@ -26,6 +27,9 @@ public:
 
   // Appends the ids of text, which is refused where it is not UTF-8 or has NUL.
   Status encode(std::string_view text, bool addsSpecialTokens, std::vector<int32_t> &out);
+  // The same without special tokens at the ends, and which bytes of the text each stands for.
+  Result<std::vector<mebp_token>> place(std::string_view text);
+  const Around &aroundText() const { return around; }
   Status decode(const int32_t *ids, size_t count, bool skipsSpecialTokens, std::string &out) const;
 
   bool looksAhead() const { return decoder.looksAhead; }
@@ -34,7 +38,9 @@ public:
 
 private:
   Status readParts(std::string_view settings);
-  Status encodePart(std::string_view text, bool isFirst, std::vector<int32_t> &out);
+  Status encodeText(std::string_view text, std::vector<int32_t> &ids, std::vector<Span> *spans);
+  Status encodePart(TracedText part, bool isFirst, std::vector<int32_t> &ids, std::vector<Span> *spans);
+  void trim(std::string_view text, std::string_view token, bool isFirst, Span &span) const;
   std::string textOfToken(uint32_t id) const;
 
   TokenizerFile file;
@@ -47,3 +53,7 @@ private:
 };
 
 } // namespace mebp::text
+
+struct mebp_tokenizer {
+  std::unique_ptr<mebp::text::Tokenizer> tokenizer;
+};

@@ -47,7 +47,7 @@ public:
     return Status();
   }
 
-  Status encode(std::string_view piece, std::vector<int32_t> &out) override {
+  Status encode(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) override {
     if (piece.empty())
       return Status();
     best.assign(piece.size() + 1, Node());
@@ -67,7 +67,7 @@ public:
       }
       at += length;
     }
-    takeBack(piece, out);
+    takeBack(piece, out, spans);
     return Status();
   }
 
@@ -101,32 +101,33 @@ private:
   }
 
   // Neighbours that are unknown become one.
-  void takeBack(std::string_view piece, std::vector<int32_t> &out) {
-    std::vector<std::pair<size_t, size_t>> parts; // the last first
+  void takeBack(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) {
+    std::vector<Span> parts; // the last first
     bool wasUnknown = false;
     for (size_t end = piece.size(); end > 0; end = best[end].from) {
       const bool isUnknown = best[end].id == unknown;
       if (isUnknown && wasUnknown)
-        parts.back().first = best[end].from;
+        parts.back().begin = best[end].from;
       else
         parts.push_back({best[end].from, end});
       wasUnknown = isUnknown;
     }
+    const auto put = [&](uint32_t id, Span part) {
+      out.push_back(static_cast<int32_t>(id));
+      if (spans)
+        spans->push_back(part);
+    };
     for (size_t index = parts.size(); index-- > 0;) {
-      const std::string_view part = piece.substr(parts[index].first, parts[index].second - parts[index].first);
+      const std::string_view part = piece.substr(parts[index].begin, parts[index].end - parts[index].begin);
       const uint32_t id = vocabulary.find(part);
-      if (id != Vocabulary::none) {
-        out.push_back(static_cast<int32_t>(id));
-        continue;
-      }
-      const bool hasBytes = !bytes.empty() && std::all_of(part.begin(), part.end(), [&](unsigned char byte) {
-        return bytes[byte] != Vocabulary::none;
-      });
+      const bool hasBytes =
+          id == Vocabulary::none && !bytes.empty() &&
+          std::all_of(part.begin(), part.end(), [&](unsigned char byte) { return bytes[byte] != Vocabulary::none; });
       if (hasBytes)
         for (unsigned char byte : part)
-          out.push_back(static_cast<int32_t>(bytes[byte]));
+          put(bytes[byte], parts[index]);
       else
-        out.push_back(static_cast<int32_t>(unknown));
+        put(id == Vocabulary::none ? unknown : id, parts[index]);
     }
   }
 

@@ -24,7 +24,8 @@ public:
     return Status();
   }
 
-  Status encode(std::string_view piece, std::vector<int32_t> &out) override {
+  Status encode(std::string_view piece, std::vector<int32_t> &out, std::vector<Span> *spans) override {
+    const size_t spansBefore = spans ? spans->size() : 0;
     const size_t before = out.size();
     size_t characters = 0;
     for (unsigned char byte : piece)
@@ -41,11 +42,17 @@ public:
       }
       isKnown = id != Vocabulary::none;
       out.push_back(static_cast<int32_t>(id));
+      if (spans)
+        spans->push_back({begin, end});
       begin = end;
     }
     if (!isKnown) {
       out.resize(before);
       out.push_back(static_cast<int32_t>(unknown));
+      if (spans) {
+        spans->resize(spansBefore);
+        spans->push_back({0, piece.size()});
+      }
     }
     return Status();
   }

@@ -4,6 +4,10 @@
 // punctuation and marks, 13 or older for forms, 17 for digits and letters' cases. test_text_tokenizer.py finds them.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
 namespace mebp::text::differences {
 
 struct CharacterRange {
@@ -70,5 +74,12 @@ inline constexpr LowerRange lower[] = {{0x1C89, 0x1C89, 1},   {0xA7CB, 0xA7CB, -
                                        {0xA7CE, 0xA7CE, 1},   {0xA7D2, 0xA7D2, 1},      {0xA7D4, 0xA7D4, 1},
                                        {0xA7DA, 0xA7DA, 1},   {0xA7DC, 0xA7DC, -42561}, {0x10D50, 0x10D65, 32},
                                        {0x16EA0, 0x16EB8, 27}};
+
+// The range that has a character, or null.
+template <typename Range, size_t count> const Range *find(const Range (&ranges)[count], char32_t character) {
+  const Range *found = std::lower_bound(std::begin(ranges), std::end(ranges), character,
+                                        [](const Range &range, char32_t sought) { return range.last < sought; });
+  return found != std::end(ranges) && found->first <= character ? found : nullptr;
+}
 
 } // namespace mebp::text::differences

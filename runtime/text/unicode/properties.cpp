@@ -2,7 +2,6 @@
 #include "runtime/text/unicode/properties.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 
 #include <utf8proc.h>
@@ -23,23 +22,6 @@ bool isBetween(utf8proc_category_t category, utf8proc_category_t first, utf8proc
   return category >= first && category <= last;
 }
 
-template <typename Range, size_t count> const Range *findRange(const Range (&ranges)[count], char32_t character) {
-  const Range *found = std::lower_bound(std::begin(ranges), std::end(ranges), character,
-                                        [](const Range &range, char32_t sought) { return range.last < sought; });
-  return found != std::end(ranges) && found->first <= character ? found : nullptr;
-}
-
-bool normalizePart(std::string_view text, int options, std::string &out) {
-  utf8proc_uint8_t *made = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &made, static_cast<utf8proc_option_t>(options));
-  if (bytes >= 0)
-    out.append(reinterpret_cast<const char *>(made), static_cast<size_t>(bytes));
-  std::free(made);
-  return bytes >= 0;
-}
-
 } // namespace
 
 bool isSpace(char32_t character) {
@@ -50,7 +32,7 @@ bool isSpace(char32_t character) {
 
 bool isNumber(char32_t character) {
   return isBetween(categoryOf(character), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO) !=
-         (findRange(differences::numbers, character) != nullptr);
+         (differences::find(differences::numbers, character) != nullptr);
 }
 
 bool isPunctuation(char32_t character) {
@@ -58,23 +40,24 @@ bool isPunctuation(char32_t character) {
     return character > ' ' && character < 0x7F && !(character >= '0' && character <= '9') &&
            !((character | 0x20) >= 'a' && (character | 0x20) <= 'z');
   return isBetween(categoryOf(character), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) !=
-         (findRange(differences::punctuation, character) != nullptr);
+         (differences::find(differences::punctuation, character) != nullptr);
 }
 
 bool isMark(char32_t character) {
-  return (categoryOf(character) == UTF8PROC_CATEGORY_MN) != (findRange(differences::marks, character) != nullptr);
+  return (categoryOf(character) == UTF8PROC_CATEGORY_MN) !=
+         (differences::find(differences::marks, character) != nullptr);
 }
 
 bool isAnyMark(char32_t character) {
   return isBetween(categoryOf(character), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) !=
-         (findRange(differences::anyMarks, character) != nullptr);
+         (differences::find(differences::anyMarks, character) != nullptr);
 }
 
 bool isOther(char32_t character) {
   const utf8proc_category_t category = categoryOf(character);
   const bool isOne =
       category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
-  return isOne != (findRange(differences::others, character) != nullptr);
+  return isOne != (differences::find(differences::others, character) != nullptr);
 }
 
 bool isWord(char32_t character) {
@@ -95,41 +78,12 @@ bool isHan(char32_t character) {
                      [&](const auto &range) { return character >= range[0] && character <= range[1]; });
 }
 
-bool normalize(std::string &text, Form form) {
-  if (std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<signed char>(byte) >= 0; }))
-    return true;
-  int options = UTF8PROC_STABLE;
-  options |= form == Form::nfc || form == Form::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == Form::nfkc || form == Form::nfkd)
-    options |= UTF8PROC_COMPAT;
-  std::string out;
-  size_t done = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const char32_t character = nextCharacter(text, at);
-    const bool stays = character > 0x7F && findRange(differences::undecomposed, character) &&
-                       (options & UTF8PROC_COMPAT || (form == Form::nfd && character == 0x11938));
-    if (!stays)
-      continue;
-    if (!normalizePart(std::string_view(text).substr(done, begin - done), options, out))
-      return false;
-    out.append(text, begin, at - begin);
-    done = at;
-  }
-  if (!normalizePart(std::string_view(text).substr(done), options, out))
-    return false;
-  text = std::move(out);
-  return true;
-}
-
-void appendLower(std::string &out, char32_t character) {
-  if (character == 0x130) { // the only one that becomes two
-    append(out, 'i');
-    return append(out, 0x307);
-  }
-  if (const auto *range = findRange(differences::lower, character))
-    return append(out, character + static_cast<char32_t>(range->distance));
-  append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
+std::pair<char32_t, char32_t> toLower(char32_t character) {
+  if (character == 0x130) // the only one that becomes two
+    return {'i', 0x307};
+  if (const auto *range = differences::find(differences::lower, character))
+    return {character + static_cast<char32_t>(range->distance), 0};
+  return {static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))), 0};
 }
 
 size_t clusterEnd(std::string_view text, size_t at) {

@@ -3,8 +3,9 @@
 // What Unicode says of characters, as `tokenizers` asks for it. utf8proc has the tables.
 #pragma once
 
-#include <string>
+#include <cstddef>
 #include <string_view>
+#include <utility>
 
 namespace mebp::text {
 
@@ -17,10 +18,8 @@ bool isOther(char32_t character);       // Cc, Cf, Co
 bool isWord(char32_t character);        // what \w means: letters, marks, decimal digits, connectors
 bool isHan(char32_t character);         // as BERT has it
 
-enum class Form { nfc, nfd, nfkc, nfkd };
-// False where there is no memory.
-bool normalize(std::string &text, Form form);
-void appendLower(std::string &out, char32_t character);
+// One character in most cases; the second is 0 then.
+std::pair<char32_t, char32_t> toLower(char32_t character);
 // Where the cluster that begins at `at` ends.
 size_t clusterEnd(std::string_view text, size_t at);
 
