@@ -17,6 +17,7 @@ from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from support.chat_library import ChatLibrary, labels_by_python
 from support.composed import FAMILIES
+from support.text_tokenizer import TextTokenizer
 from support.trl_templates import BEGIN, ENDS, FOLDER, marked_tokenizer
 
 COUNT = 50  # conversations of each template
@@ -50,22 +51,26 @@ def test_text_ids_and_labels_are_those_of_python(tokenizer, name):
     pieces, template = pieces_of(tokenizer), ChatTemplate(tokenizer)
     prompts, ends = ChatTemplate(tokenizer, variables={"enable_thinking": False}), turn_ends(tokenizer, template)
     library = ChatLibrary(json.dumps(pieces.to_json()).encode())
+    own = TextTokenizer(tokenizer.folder)
     assert library.ends() == sorted(ends.stop)
     conversations = generate(pieces, MARK.findall(template.source), COUNT)
     for messages in conversations:
         if messages[-1]["role"] == "user":
-            assert library.text(messages, True) == prompts.render(messages, add_generation_prompt=True)
+            prompt = prompts.render(messages, add_generation_prompt=True)
+            assert library.text(messages, True) == prompt
+            assert library.prompt(messages, own) == tokenizer.encode(prompt)
     for everything in (False, True):
         samples = [*maskings(conversations)]
         expected = labels_by_python(samples, tokenizer, template, ends, everything)
         for sample, labels in zip(samples, expected, strict=True):
-            ids, counted = library.labels(sample.messages, tokenizer, sample.masked, everything)
+            ids, counted = library.labels(sample.messages, own, sample.masked, everything)
             if ends.following and len(sample.messages) - 1 in sample.masked and not everything:
                 # Python writes the mark of a next turn behind answers that are learned alone.
                 mark, last = tokenizer.encode(ends.following), counted.pop()
                 assert [ids.pop()] == mark and last == IGNORED_LABEL
             assert (ids, counted) == labels
     library.close()
+    own.close()
 
 
 def maskings(conversations) -> Iterator[Conversation]:

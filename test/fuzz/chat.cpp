@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   using namespace mebp::text;
   // A value of JSON takes some hundred bytes, and two in the file.
   mebp::fuzz::AllocationLimit limit(30 * size);
-  mebp::Result<Pieces> pieces = Pieces::read({reinterpret_cast<const char *>(data), size});
+  mebp::Result<ChatPieces> pieces = ChatPieces::read({reinterpret_cast<const char *>(data), size});
   if (!pieces.ok())
     return 0;
   const std::vector<Turn> turns = {{"system", " s "},

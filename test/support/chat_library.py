@@ -14,15 +14,12 @@ from mebp.data.turns import Message
 from mebp.errors import Error
 from mebp.tokenizer import Tokenizer
 from support.library import MebpError, built
+from support.text_tokenizer import TextTokenizer
 
 
 class _Turn(ctypes.Structure):
     _fields_ = [("role", ctypes.c_char_p), ("text", ctypes.c_char_p), ("bytes", ctypes.c_size_t),
                 ("learned", ctypes.c_bool)]  # fmt: skip
-
-
-class _Token(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_int32), ("begin", ctypes.c_size_t), ("end", ctypes.c_size_t)]
 
 
 class ChatLibrary:
@@ -57,21 +54,24 @@ class ChatLibrary:
         return text.raw.decode()
 
     def labels(
-        self, messages: Sequence[Message], tokenizer: Tokenizer, masked: frozenset[int], everything: bool
+        self, messages: Sequence[Message], tokenizer: TextTokenizer, masked: frozenset[int], everything: bool
     ) -> tuple[list[int], list[int]]:
-        """Ids by Python's tokenizer of the library's text, and labels by the library."""
-        text = self.text(messages)
-        ids, offsets = tokenizer.encode_with_offsets(text)
-        places = [0]  # of characters
-        for character in text:
-            places.append(places[-1] + len(character.encode()))
-        tokens = (_Token * len(ids))(
-            *(_Token(index, places[begin], places[end]) for index, (begin, end) in zip(ids, offsets, strict=True))
-        )
-        turns, counts = _turns(messages, masked), (ctypes.c_bool * len(ids))()
-        self._call("mebp_chat_count", self._chat, turns, ctypes.c_uint32(len(turns)), ctypes.c_bool(everything),
-                   tokens, ctypes.c_size_t(len(ids)), counts)  # fmt: skip
-        return ids, [index if is_counted else IGNORED_LABEL for index, is_counted in zip(ids, counts, strict=True)]
+        """Ids and labels, with -100 where one does not count."""
+        turns, count = _turns(messages, masked), ctypes.c_size_t()
+        ids, labels = (ctypes.c_int32 * 0)(), (ctypes.c_int32 * 0)()
+        for _ in range(2):
+            self._call("mebp_chat_encode", self._chat, tokenizer.handle, turns, ctypes.c_uint32(len(turns)),
+                       ctypes.c_bool(everything), ids, labels, ctypes.c_size_t(len(ids)),
+                       ctypes.byref(count))  # fmt: skip
+            if len(ids) < count.value:
+                ids, labels = (ctypes.c_int32 * count.value)(), (ctypes.c_int32 * count.value)()
+        return [*ids], [*labels]
+
+    def prompt(self, messages: Sequence[Message], tokenizer: TextTokenizer) -> list[int]:
+        turns, count, ids = _turns(messages, frozenset()), ctypes.c_size_t(), (ctypes.c_int32 * 4096)()
+        self._call("mebp_chat_prompt", self._chat, tokenizer.handle, turns, ctypes.c_uint32(len(turns)), ids,
+                   ctypes.c_size_t(len(ids)), ctypes.byref(count))  # fmt: skip
+        return ids[: count.value]
 
     def _call(self, name: str, *arguments: object) -> None:
         if getattr(self._library, name)(*arguments, ctypes.byref(self._error)) != 0:

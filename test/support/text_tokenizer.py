@@ -22,18 +22,18 @@ class TextTokenizer:
 
     def __init__(self, source: bytes | Path | tuple[int, int, int]) -> None:
         built = Path(find_tool("mebp-run")).resolve().parents[1]
-        self._library, self._handle = ctypes.CDLL(str(built / "lib" / "libmebp_text.so")), ctypes.c_void_p()
+        self._library, self.handle = ctypes.CDLL(str(built / "lib" / "libmebp_text.so")), ctypes.c_void_p()
         if isinstance(source, bytes):
-            self._call("open_bytes", source, ctypes.c_size_t(len(source)), ctypes.byref(self._handle))
+            self._call("open_bytes", source, ctypes.c_size_t(len(source)), ctypes.byref(self.handle))
         elif isinstance(source, tuple):
             descriptor, offset, length = source
             self._call("open_file", descriptor, ctypes.c_uint64(offset), ctypes.c_uint64(length),
-                       ctypes.byref(self._handle))  # fmt: skip
+                       ctypes.byref(self.handle))  # fmt: skip
         else:
-            self._call("open", str(source).encode(), ctypes.byref(self._handle))
+            self._call("open", str(source).encode(), ctypes.byref(self.handle))
 
     def close(self) -> None:
-        self._library.mebp_tokenizer_close(self._handle)
+        self._library.mebp_tokenizer_close(self.handle)
 
     def _call(self, name: str, *arguments: object) -> None:
         error = _MebpError()
@@ -41,11 +41,11 @@ class TextTokenizer:
             raise Error(error.message.decode())
 
     def vocabulary(self) -> int:
-        return self._library.mebp_tokenizer_vocabulary(self._handle)
+        return self._library.mebp_tokenizer_vocabulary(self.handle)
 
     def id_of(self, token: str) -> int:
         found = ctypes.c_int32()
-        self._call("id", self._handle, token.encode(), ctypes.byref(found))
+        self._call("id", self.handle, token.encode(), ctypes.byref(found))
         return found.value
 
     def encode(self, text: str | bytes, special: bool = False) -> list[int]:
@@ -54,7 +54,7 @@ class TextTokenizer:
         def into(ids: object, room: int) -> None:
             size = ctypes.c_size_t(len(data))
             add, place = ctypes.c_bool(special), ctypes.c_size_t(room)
-            self._call("encode", self._handle, data, size, add, ids, place, ctypes.byref(count))
+            self._call("encode", self.handle, data, size, add, ids, place, ctypes.byref(count))
 
         ids = (ctypes.c_int32 * (len(data) + 16))()
         into(ids, len(ids))
@@ -69,7 +69,7 @@ class TextTokenizer:
         size, tokens = ctypes.c_size_t(len(data)), (_Token * 0)()
         for _ in range(2):
             room = ctypes.c_size_t(len(tokens))
-            self._call("place", self._handle, data, size, tokens, room, ctypes.byref(count))
+            self._call("place", self.handle, data, size, tokens, room, ctypes.byref(count))
             tokens = tokens if len(tokens) else (_Token * count.value)()
         begins = [0]  # of each byte, its character
         for character in text:
@@ -82,13 +82,13 @@ class TextTokenizer:
             text = ctypes.create_string_buffer(1 + (size.value if room is None else room))
             place = ctypes.c_size_t(len(text) - 1)
             count, skips = ctypes.c_size_t(len(ids)), ctypes.c_bool(skip)
-            self._call("decode", self._handle, given, count, skips, text, place, ctypes.byref(size))
+            self._call("decode", self.handle, given, count, skips, text, place, ctypes.byref(size))
         return text.raw[: size.value].decode()
 
     def stream(self, ids: Sequence[int], skip: bool = False) -> list[str]:
         """Its pieces, each of which has to be UTF-8 by itself."""
         handle, text, size = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_size_t()
-        self._call("stream_create", self._handle, ctypes.c_bool(skip), ctypes.byref(handle))
+        self._call("stream_create", self.handle, ctypes.c_bool(skip), ctypes.byref(handle))
         pieces = []
         for index in ids:
             self._call("stream_push", handle, ctypes.c_int32(index), ctypes.byref(text), ctypes.byref(size))

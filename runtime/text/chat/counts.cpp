@@ -12,7 +12,7 @@ namespace {
 
 class Counter {
 public:
-  Counter(const Pieces &pieces, std::string_view text, const std::vector<mebp_token> &tokens, bool everything)
+  Counter(const ChatPieces &pieces, std::string_view text, const std::vector<mebp_token> &tokens, bool everything)
       : pieces(pieces), text(text), tokens(tokens), everything(everything), counts(tokens.size(), everything) {}
 
   void mark(ByteSpan answer, bool isLearned) {
@@ -61,7 +61,7 @@ private:
     return isOpened && said.substr(0, thought.size()) == thought ? thought.size() : 0;
   }
 
-  const Pieces &pieces;
+  const ChatPieces &pieces;
   std::string_view text;
   const std::vector<mebp_token> &tokens;
   bool everything;
@@ -70,12 +70,16 @@ private:
 
 } // namespace
 
-std::vector<bool> findCounts(const Pieces &pieces, const Composed &composed, const std::vector<bool> &isLearned,
+std::vector<bool> findCounts(const ChatPieces &pieces, const Composed &composed, const std::vector<Turn> &turns,
                              const std::vector<mebp_token> &tokens, bool everything) {
   Counter counter(pieces, composed.text, tokens, everything);
-  for (size_t i = 0; i < composed.answers.size(); ++i)
-    if (everything || isLearned[i])
-      counter.mark(composed.answers[i], isLearned[i]);
+  size_t answer = 0;
+  for (const Turn &turn : turns)
+    if (turn.role == "assistant") {
+      if (everything || turn.isLearned)
+        counter.mark(composed.answers[answer], turn.isLearned);
+      ++answer;
+    }
   return counter.take();
 }
 

@@ -8,9 +8,8 @@
 
 namespace mebp::text {
 
-// Of each token of `composed`, whose answers `isLearned` has a truth for each of; with `everything`, what is not of
-// answers counts, too.
-std::vector<bool> findCounts(const Pieces &pieces, const Composed &composed, const std::vector<bool> &isLearned,
+// Of each token of `composed`, which is of `turns`; with `everything`, what is not of answers counts, too.
+std::vector<bool> findCounts(const ChatPieces &pieces, const Composed &composed, const std::vector<Turn> &turns,
                              const std::vector<mebp_token> &tokens, bool everything);
 
 } // namespace mebp::text

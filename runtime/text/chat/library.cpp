@@ -7,13 +7,10 @@
 #include "runtime/core/edge.h"
 #include "runtime/core/files.h"
 #include "runtime/text/chat/counts.h"
+#include "runtime/text/chat/turns.h"
 
 using namespace mebp;
 using namespace mebp::text;
-
-struct mebp_chat {
-  Pieces pieces;
-};
 
 namespace {
 
@@ -21,7 +18,7 @@ constexpr uint64_t largestFile = 16 << 20;
 constexpr const char *fileName = "chat.json";
 
 Status open(std::string_view json, const std::string &where, mebp_chat *&out) {
-  Result<Pieces> pieces = Pieces::read(json);
+  Result<ChatPieces> pieces = ChatPieces::read(json);
   if (!pieces.ok())
     return pieces.status().in(where);
   out = new mebp_chat{std::move(*pieces)};
@@ -40,17 +37,6 @@ Status openFolder(const std::string &folder, mebp_chat *&out) {
                  "%s: has no chat.json; mebp export writes it where the chat template comes in pieces, and says why "
                  "where it does not",
                  folder.c_str());
-}
-
-Result<std::vector<Turn>> readTurns(const mebp_data_turn *given, uint32_t count) {
-  std::vector<Turn> turns;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (Status status = checkArguments({{"turns[].role", given[i].role}, {"turns[].text", given[i].text}});
-        !status.ok())
-      return status;
-    turns.push_back({given[i].role, std::string(given[i].text, given[i].bytes), given[i].learned});
-  }
-  return turns;
 }
 
 Status checkTokens(const std::vector<mebp_token> &tokens, size_t bytes) {
@@ -102,11 +88,7 @@ mebp_code mebp_chat_count(const mebp_chat *chat, const mebp_data_turn *turns, ui
     const std::vector<mebp_token> given(tokens, tokens + token_count);
     if (Status status = checkTokens(given, composed->text.size()); !status.ok())
       return status;
-    std::vector<bool> isLearned;
-    for (const Turn &turn : *read)
-      if (turn.role == "assistant")
-        isLearned.push_back(turn.isLearned);
-    const std::vector<bool> found = findCounts(chat->pieces, *composed, isLearned, given, everything);
+    const std::vector<bool> found = findCounts(chat->pieces, *composed, *read, given, everything);
     std::copy(found.begin(), found.end(), counts);
     return Status();
   });

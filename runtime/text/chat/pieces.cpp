@@ -47,7 +47,7 @@ static Status checkOrder(const std::vector<Turn> &turns, bool isPrompt) {
   return Status();
 }
 
-Status Pieces::check(const std::vector<Turn> &turns, bool isPrompt) const {
+Status ChatPieces::check(const std::vector<Turn> &turns, bool isPrompt) const {
   if (Status status = checkOrder(turns, isPrompt); !status.ok())
     return status;
   for (size_t i = 0; i < turns.size(); ++i) {
@@ -67,7 +67,7 @@ Status Pieces::check(const std::vector<Turn> &turns, bool isPrompt) const {
   return Status();
 }
 
-Result<Composed> Pieces::compose(const std::vector<Turn> &turns, bool isPrompt) const {
+Result<Composed> ChatPieces::compose(const std::vector<Turn> &turns, bool isPrompt) const {
   if (Status status = check(turns, isPrompt); !status.ok())
     return status;
   const bool begins = turns[0].role == "system";
@@ -86,7 +86,7 @@ Result<Composed> Pieces::compose(const std::vector<Turn> &turns, bool isPrompt) 
       return refusal(begins + i, hasSystem ? "is one that the chat template refuses after a system's turn; leave "
                                              "that out"
                                            : "is one that the chat template refuses; give a question and its answer");
-    const Piece &piece = pieces[*number];
+    const ChatPiece &piece = pieces[*number];
     appendAround(made.text, piece.before, system);
     const size_t begin = made.text.size();
     made.text.append(piece.within).append(piece.trim.of(turns[begins + i].content)).append(piece.end);

@@ -25,7 +25,7 @@ struct Trim {
 
 // Of a turn. Between the texts of `before` and of `after` stands what the system says; between `within` and `end`,
 // both included, is the assistant's answer.
-struct Piece {
+struct ChatPiece {
   std::vector<std::string> before, after;
   std::string within, end;
   Trim trim;
@@ -50,10 +50,10 @@ struct Composed {
   std::vector<ByteSpan> answers; // one for each turn of the assistant
 };
 
-class Pieces {
+class ChatPieces {
 public:
   // Of chat.json. Refuses, by the key, what it does not know or what is missing.
-  static Result<Pieces> read(std::string_view json);
+  static Result<ChatPieces> read(std::string_view json);
 
   // Refuses what is not the system's turn or none, then the user's and the assistant's by turns, and contents that the
   // template treats as its own.
@@ -66,10 +66,14 @@ public:
 private:
   Status check(const std::vector<Turn> &turns, bool isPrompt) const;
 
-  std::vector<Piece> pieces;
+  std::vector<ChatPiece> pieces;
   std::optional<PieceForm> forms[2][2]; // by whether there is a system's turn, and whether it is a prompt
   std::vector<std::string> refused[3];  // by speaker
   bool skipsEmptySystem = false;
 };
 
 } // namespace mebp::text
+
+struct mebp_chat {
+  mebp::text::ChatPieces pieces;
+};

@@ -65,7 +65,7 @@ bool readIds(const JsonValue *list, std::vector<int32_t> &out) {
   return list && std::is_sorted(out.begin(), out.end());
 }
 
-bool readPiece(const JsonValue &value, Piece &out) {
+bool readPiece(const JsonValue &value, ChatPiece &out) {
   const JsonValue *within = find(value, "within", Kind::Text), *end = find(value, "end", Kind::Text);
   if (!within || !end || !readTrim(find(value, "trim", Kind::List), out.trim) ||
       !readTexts(find(value, "before", Kind::List), out.before) ||
@@ -101,7 +101,7 @@ bool readPlaces(const JsonValue &value, size_t count, PieceForm &out) {
 
 } // namespace
 
-Result<Pieces> Pieces::read(std::string_view json) {
+Result<ChatPieces> ChatPieces::read(std::string_view json) {
   Result<JsonValue> whole = parseJsonValue(json);
   if (!whole.ok())
     return failure(MEBP_CORRUPT, "is not JSON, or too large; export the model again");
@@ -111,7 +111,7 @@ Result<Pieces> Pieces::read(std::string_view json) {
   if (version->number != newest)
     return failure(MEBP_INCOMPATIBLE, "has version %g, and this library reads %g; use a newer library", version->number,
                    newest);
-  Pieces out;
+  ChatPieces out;
   const JsonValue *pieces = find(*whole, "pieces", Kind::List), *forms = find(*whole, "forms", Kind::List);
   if (!pieces || !forms)
     return damaged(pieces ? "forms" : "pieces");

@@ -9,8 +9,8 @@ namespace {
 
 using Turns = std::vector<Turn>;
 
-Pieces pieces() {
-  Result<Pieces> read = Pieces::read(chatFile());
+ChatPieces pieces() {
+  Result<ChatPieces> read = ChatPieces::read(chatFile());
   EXPECT_TRUE(read.ok()) << read.status().message();
   return *read;
 }
@@ -25,7 +25,7 @@ std::string compose(const Turns &turns, bool isPrompt = false) {
   return text;
 }
 
-TEST(Pieces, StandAroundTurns) {
+TEST(ChatPieces, StandAroundTurns) {
   EXPECT_EQ(compose({{"user", " \u00a0a\n"}}), "[begin][user]a[end]\n");
   EXPECT_EQ(compose({{"user", "a"}, {"assistant", " b\n\n"}, {"user", " c "}, {"assistant", ""}}),
             "[begin][user]a[end]\n[answer]< b[end]>\n\n[user]c [end]\n[answer]<[end]>\n");
@@ -34,13 +34,13 @@ TEST(Pieces, StandAroundTurns) {
   EXPECT_EQ(compose({{"system", "  "}, {"user", "a"}}), "[begin][user]a[end]\n");
 }
 
-TEST(Pieces, MakePrompts) {
+TEST(ChatPieces, MakePrompts) {
   EXPECT_EQ(compose({{"user", " a"}}, true), "[user] a[end]\n[answer]");
   EXPECT_EQ(compose({{"user", "a"}, {"assistant", "b"}, {"user", "c"}}, true),
             "[begin][user]a[end]\n[answer]<b[end]>\n[user]c[end]\n[answer]");
 }
 
-TEST(Pieces, RefuseOtherConversations) {
+TEST(ChatPieces, RefuseOtherConversations) {
   const auto expect = [](const Turns &turns, const std::string &message, bool isPrompt = false) {
     EXPECT_EQ(compose(turns, isPrompt), "refused: " + message);
   };
@@ -60,9 +60,9 @@ TEST(Pieces, RefuseOtherConversations) {
   expect({system, user}, "turn 1 is one that the chat template refuses after a system's turn; leave that out", true);
 }
 
-TEST(Pieces, RefuseOtherFiles) {
+TEST(ChatPieces, RefuseOtherFiles) {
   const auto expect = [](const std::string &found, const std::string &replaced, const std::string &message) {
-    Result<Pieces> read = Pieces::read(chatFileWith(found, replaced));
+    Result<ChatPieces> read = ChatPieces::read(chatFileWith(found, replaced));
     ASSERT_FALSE(read.ok()) << found;
     EXPECT_EQ(read.status().message(), message);
   };
