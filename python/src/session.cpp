@@ -141,20 +141,21 @@ public:
   bool hasOpenSequence() const { return mebp_session_has_open_sequence(handle.get()); }
 
   void settle(double factor) {
-    mebp_error error;
-    check(mebp_session_settle(handle.get(), factor, &error), error);
+    unlocked([&](mebp_error *error) { return mebp_session_settle(handle.get(), factor, error); });
+  }
+
+  // In a tree: what follows is of this micro-batch.
+  void beginBatch(uint32_t index, uint32_t count) {
+    unlocked([&](mebp_error *error) { return mebp_session_begin_batch(handle.get(), index, count, error); });
   }
 
   nb::tuple apply() {
-    mebp_step_result result;
-    unlocked([&](mebp_error *error) { return mebp_session_apply(handle.get(), &result, error); });
-    return nb::make_tuple(result.loss, result.grad_norm, result.tokens, result.seconds, result.peak_bytes,
-                          result.written_bytes);
+    return stepBy(
+        [&](mebp_step_result *result, mebp_error *error) { return mebp_session_apply(handle.get(), result, error); });
   }
 
   void discard() {
-    mebp_error error;
-    check(mebp_session_discard(handle.get(), &error), error);
+    unlocked([&](mebp_error *error) { return mebp_session_discard(handle.get(), error); });
   }
 
   void useValueAdapter(bool uses) {
@@ -459,6 +460,7 @@ void bindSession(nb::module_ &module) {
            nb::arg("entropy").none(), nb::arg("values").none())
       .def("has_open_sequence", &Session::hasOpenSequence)
       .def("settle", &Session::settle, nb::arg("factor"))
+      .def("begin_batch", &Session::beginBatch, nb::arg("index"), nb::arg("count"))
       .def("apply", &Session::apply)
       .def("discard", &Session::discard)
       .def("use_value_adapter", &Session::useValueAdapter, nb::arg("uses"))

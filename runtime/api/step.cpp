@@ -140,6 +140,10 @@ mebp_code mebp_session_settle(mebp_session *session, double factor, mebp_error *
   return withSession(session, error, {}, [&](Session &used) { return used.sequences.settle(factor); });
 }
 
+mebp_code mebp_session_begin_batch(mebp_session *session, uint32_t index, uint32_t count, mebp_error *error) {
+  return withSession(session, error, {}, [&](Session &used) { return used.sequences.beginBatch(index, count); });
+}
+
 mebp_code mebp_session_apply(mebp_session *session, mebp_step_result *result, mebp_error *error) {
   return withSession(session, error, {{"result", result}}, [&](Session &used) {
     if (Status status = checkSize("mebp_step_result", *result); !status.ok())

@@ -42,6 +42,9 @@ struct Held {
   bool sums = false;      // of the gradients of sequences
   bool unsettled = false; // some of those wait for a factor
   bool isOpen = false;    // a sequence, whose backward can run
+  bool isBegun = false;   // of the step, or in a tree of its micro-batch: some sequence's gradient is in the sum
+  uint32_t batch = 0;     // of a step over sequences in a tree: which micro-batch it is at
+  uint32_t batches = 0;   // of how many; 0: it is in none
 };
 
 class Engine {

@@ -21,13 +21,15 @@ void Gradients::create(const format::Bundle &content, layout::GradientPlan plann
 }
 
 void Gradients::clearSums() {
+  newest = meets = 0;
+  hasSeveralBackwards = false;
   if (plan.use == layout::GradientUse::Sum)
     std::memset(memory, 0, plan.ownBytes);
   if (plan.use == layout::GradientUse::Sum && hasPending())
     std::memset(memory + plan.pending, 0, plan.ownBytes);
 }
 
-void Gradients::beginInTree(uint32_t index, uint32_t count) {
+void Gradients::beginInTree(uint32_t index, uint32_t count, bool hasSeveral) {
   uint32_t before = 0, alike = 0; // sums of 2^k micro-batches each, and those that a sum of one meets in turn
   for (uint32_t rest = index; rest; rest >>= 1)
     before += rest & 1;
@@ -35,27 +37,29 @@ void Gradients::beginInTree(uint32_t index, uint32_t count) {
     ++alike;
   openSums = before + 1;
   meets = index + 1 == count ? before : alike;
-  ownBegin = sumAt(before);
-  std::memset(memory + ownBegin, 0, plan.ownBytes);
+  newest = sumAt(before);
+  hasSeveralBackwards = hasSeveral;
+  std::memset(memory + newest, 0, plan.ownBytes);
 }
 
 void Gradients::endInTree(bool isSkipped) {
-  if (isSkipped)
+  if (isSkipped || hasSeveralBackwards)
     mergeInTree(0, plan.ownBytes / sizeof(float));
-  ownBegin = meets = 0;
+  newest = meets = 0;
+  hasSeveralBackwards = false;
 }
 
 void Gradients::mergeInTree(uint64_t begin, uint64_t count) const {
-  for (uint32_t newest = openSums - 1, left = meets; left > 0; --newest, --left) {
-    const float *later = at(sumAt(newest) + begin);
-    float *earlier = at(sumAt(newest - 1) + begin);
+  for (uint32_t number = openSums - 1, left = meets; left > 0; --number, --left) {
+    const float *later = at(sumAt(number) + begin);
+    float *earlier = at(sumAt(number - 1) + begin);
     for (uint64_t i = 0; i < count; ++i)
       earlier[i] += later[i];
   }
 }
 
 void Gradients::settle(float factor) {
-  float *sum = at(0), *pending = hasPending() ? at(plan.pending) : sum;
+  float *sum = at(newest), *pending = hasPending() ? at(plan.pending) : sum;
   const uint64_t count = plan.ownBytes / sizeof(float);
   for (uint64_t i = 0; i < count; ++i)
     sum[i] = hasPending() ? sum[i] + factor * pending[i] : factor * sum[i];
@@ -67,13 +71,13 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
   for (const layout::Contribution &contribution : plan.blocks[block]) {
     float *gradient = placeOf(contribution);
     if (contribution.add) {
-      float *sum = at(ownBegin + plan.own[contribution.trainable]);
+      float *sum = at((isToPending ? plan.pending : newest) + plan.own[contribution.trainable]);
       uint64_t count = gradientElements(*bundle, contribution.trainable);
       for (uint64_t i = 0; i < count; ++i)
         sum[i] += gradient[i];
       gradient = sum;
     }
-    if (contribution.last && meets) {
+    if (contribution.last && meets && !hasSeveralBackwards) {
       mergeInTree(plan.own[contribution.trainable], gradientElements(*bundle, contribution.trainable));
       gradient = at(sumAt(openSums - 1 - meets) + plan.own[contribution.trainable]);
     }

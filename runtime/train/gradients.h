@@ -42,8 +42,9 @@ public:
   void clearSums();
   // Sums are made in a binary tree over the micro-batches' numbers: a sum of 2^k of them meets its like, and after the
   // last one what is left is summed, the latest first. So a run of 2^k of them that is made elsewhere is the same node.
-  // Before and after the micro-batch `index` of `count`; of one that is skipped, too.
-  void beginInTree(uint32_t index, uint32_t count);
+  // Before and after the micro-batch `index` of `count`; of one that is skipped, too. `hasSeveral`: it may have any
+  // number of backwards, so that its sum is complete at its end alone.
+  void beginInTree(uint32_t index, uint32_t count, bool hasSeveral = false);
   void endInTree(bool isSkipped);
   // After a block's program: hands the sink what is complete now.
   Status deliver(uint32_t block, GradientSink &sink);
@@ -51,8 +52,8 @@ public:
   // Of a sum over micro-batches, a part that is multiplied later: whether it has memory of its own, and whether what is
   // delivered goes there.
   bool hasPending() const { return plan.pending != layout::noOffset; }
-  void deliverToPending(bool isPending) { ownBegin = isPending ? plan.pending : 0; }
-  // The sum += factor pending, and that is zero then. Without one: the sum *= factor.
+  void deliverToPending(bool isPending) { isToPending = isPending; }
+  // The sum += factor pending, and that is zero then. Without one: the sum *= factor. In a tree, the micro-batch's sum.
   void settle(float factor);
 
 private:
@@ -69,7 +70,9 @@ private:
   // The sum below the newest += the newest, and so on; of one trainable, or of all.
   void mergeInTree(uint64_t begin, uint64_t count) const;
 
-  uint64_t ownBegin = 0;            // of the sum that is added to
+  uint64_t newest = 0; // where the sum begins that is added to, where nothing goes to pending
+  bool isToPending = false;
+  bool hasSeveralBackwards = false; // in a tree, the micro-batch
   uint32_t openSums = 1, meets = 0; // in a tree: how many there are with the newest, and how many of them it joins
 };
 

@@ -84,9 +84,10 @@ Status Sequences::end(const mebp_coefficients &coefficients, bool isPending) {
   if (!engine.held.isOpen)
     return failure(MEBP_INVALID_ARGUMENT, "no sequence is open: another call has taken its memory, or it has ended");
   Lane &own = engine.lane();
-  if (isPending && !own.gradients.hasPending() && engine.held.sums)
-    return failure(MEBP_INVALID_ARGUMENT, "a gradient whose factor comes later has to be the step's first, or to have "
-                                          "room of its own; create the session with pending_gradients");
+  if (isPending && !own.gradients.hasPending() && engine.held.sums && engine.held.isBegun)
+    return failure(MEBP_INVALID_ARGUMENT, "a gradient whose factor comes later has to be the first of its step or "
+                                          "micro-batch, or to have room of its own; create the session with "
+                                          "pending_gradients");
   if (!isPending && engine.held.unsettled && !own.gradients.hasPending())
     return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
   if (Status status = checkHead(own.batch, coefficients.values, coefficients.entropy); !status.ok())
@@ -94,13 +95,15 @@ Status Sequences::end(const mebp_coefficients &coefficients, bool isPending) {
   if (Status status = own.takeCoefficients(coefficients); !status.ok())
     return status;
   engine.held.isOpen = false;
-  if (!engine.held.sums)
+  if (!engine.held.sums) {
     own.gradients.clearSums();
+    engine.held.batches = 0;
+  }
   if (Status status = runBackward(isPending); !status.ok()) {
     discard(); // a part of it is in the sum
     return status;
   }
-  engine.held.gradients = engine.held.sums = true;
+  engine.held.gradients = engine.held.sums = engine.held.isBegun = true;
   engine.held.unsettled |= isPending;
   engine.peak.sample();
   return Status();
@@ -116,6 +119,35 @@ Status Sequences::settle(double factor) {
   return Status();
 }
 
+Status Sequences::beginBatch(uint32_t index, uint32_t count) {
+  if (Status status = engine.checkTrains(); !status.ok())
+    return status;
+  Held &held = engine.held;
+  if (count == 0 || count > engine.settings.tree_batches)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "a step over sequences has %u micro-batches, and tree_batches is %u; create the session with as "
+                   "many, and at least one",
+                   count, engine.settings.tree_batches);
+  if (held.unsettled)
+    return failure(MEBP_INVALID_ARGUMENT, "the last gradient waits for its factor; give it first");
+  const bool isNext = index == 0 || (held.sums && held.batches == count && held.batch + 1 == index);
+  if (index >= count || !isNext)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "micro-batch %u of %u does not come next; begin them from 0 on, one after "
+                   "the other",
+                   index, count);
+  Gradients &gradients = engine.lane().gradients;
+  if (index == 0)
+    gradients.clearSums();
+  gradients.endInTree(/*isSkipped=*/false);
+  gradients.beginInTree(index, count, /*hasSeveral=*/true);
+  held.gradients = held.sums = true; // zeros so far
+  held.isOpen = held.isBegun = false;
+  held.batch = index;
+  held.batches = count;
+  return Status();
+}
+
 Status Sequences::apply(double &squaredNorm) {
   if (Status status = engine.checkTrains(); !status.ok())
     return status;
@@ -123,6 +155,12 @@ Status Sequences::apply(double &squaredNorm) {
     return failure(MEBP_INVALID_ARGUMENT, engine.held.unsettled
                                               ? "the last gradient waits for its factor; give it first"
                                               : "there is no gradient of a sequence to apply");
+  if (engine.held.batches && engine.held.batch + 1 < engine.held.batches)
+    return failure(MEBP_INVALID_ARGUMENT,
+                   "micro-batch %u of %u is not the step's last; begin the others before the "
+                   "update",
+                   engine.held.batch, engine.held.batches);
+  engine.lane().gradients.endInTree(/*isSkipped=*/false);
   squaredNorm = 0;
   engine.trainables.beginStep();
   engine.handover.begin();

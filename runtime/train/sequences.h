@@ -8,7 +8,8 @@
 // 3. A coefficient that a whole sequence has in common may come later, when another one has been scored (of a pair, for
 //    example): the backward is linear in it. So the first of a pair goes to a sum of its own, with coefficients that
 //    lack the factor, and `settle` adds that one, multiplied, to the step's.
-// 4. `apply` is the update. Of two adapters each has its own, one after the other: there is one sum of gradients.
+// 4. Where steps are summed in a tree, `beginBatch` begins each of its leaves, of any number of sequences.
+// 5. `apply` is the update. Of two adapters each has its own, one after the other: there is one sum of gradients.
 //
 // So a step holds the checkpoints of one sequence, however many it has.
 #pragma once
@@ -26,6 +27,8 @@ public:
   Status begin(const Tokens &tokens, const Scoring &scoring, const mebp_scores &out);
   Status end(const mebp_coefficients &coefficients, bool isPending);
   Status settle(double factor);
+  // In a tree: what follows is of the micro-batch `index` of `count`.
+  Status beginBatch(uint32_t index, uint32_t count);
   Status apply(double &squaredNorm);
   void discard() { engine.held = {}; }
   // What follows computes with the value's adapter and trains it, or the policy's again.

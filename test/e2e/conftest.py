@@ -124,6 +124,30 @@ def lamp_data(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture
+def lamp_pairs(tmp_path) -> Path:
+    """11 pairs, so that with four a step an epoch's last one has fewer."""
+    pairs = [
+        {"prompt": f"Lamp {index}: ", "chosen": "is lit" + "!" * (index % 7), "rejected": "is out" + "." * (index % 5)}
+        for index in range(11)
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    return path
+
+
+@pytest.fixture
+def lamp_prompts(tmp_path) -> Path:
+    """7 prompts of other lengths, so that with four a rollout an epoch's last one has fewer."""
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps({"prompt": "Lamp " + "!" * index}) + "\n" for index in range(7)))
+    (tmp_path / "rewards.py").write_text("""
+def high(completion_ids, **columns):
+    return [sum(ids) / (300 * len(ids)) for ids in completion_ids]
+""")
+    return path
+
+
 @pytest.fixture(scope="session")
 def short_rows(smollm2) -> np.ndarray:
     """English text, a row a step."""

@@ -19,16 +19,40 @@ def train(model: Path, data: Path, **options: object) -> TrainingRun:
     return mebp.train(model, data, **{"steps": 7, "lr": 1e-2, "progress": False, **EXACT, **options})
 
 
-@pytest.mark.parametrize("others", [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}])
-def test_it_is_the_step_of_accumulate(lamp_model, lamp_data, others):
-    """But for the order of the sums."""
-    summed, in_tree = (train(lamp_model, lamp_data, **{how: 4}, **others) for how in ("accumulate", "global_batch"))
+def expect_the_steps_of_accumulate(model: Path, data: Path, **others: object) -> None:
+    summed, in_tree = (train(model, data, **{how: 4}, **others) for how in ("accumulate", "global_batch"))
     for one, other in zip(summed.records, in_tree.records, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-4) and one.tokens == other.tokens
     before = mebp.Session(summed.session.path).trainables()
     for key, values in in_tree.session.trainables().items():
         moved = np.linalg.norm(values - before[key])
         assert np.linalg.norm(values - summed.session.trainables()[key]) < 1e-2 * moved, key
+
+
+@pytest.mark.parametrize("others", [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}])
+def test_it_is_the_step_of_accumulate(lamp_model, lamp_data, others):
+    """But for the order of the sums."""
+    expect_the_steps_of_accumulate(lamp_model, lamp_data, **others)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"objective": "dpo"}, {"objective": "dpo", "batch": 4}, {"objective": "dpo", "loss_type": "aot"},
+     {"objective": "orpo"}],
+    ids=["dpo", "two pairs each", "a loss of all pairs", "orpo"],
+)  # fmt: skip
+def test_it_is_so_of_pairs(lamp_model, lamp_pairs, others):
+    expect_the_steps_of_accumulate(lamp_model, lamp_pairs, **others)
+
+
+@pytest.mark.parametrize(
+    "others", [{"objective": "grpo", "group": 2, "num_iterations": 2}, {"objective": "ppo", "num_mini_batches": 2}],
+    ids=["grpo", "ppo"],
+)  # fmt: skip
+def test_it_is_so_of_a_first_rollout(lamp_model, lamp_prompts, tmp_path, others):
+    """The next one is written by an adapter that differs in its last bits."""
+    rewarded = {"reward": [f"{tmp_path / 'rewards.py'}:high"], "max_completion": 8, "lr": 1e-3, "steps": 2}
+    expect_the_steps_of_accumulate(lamp_model, lamp_prompts, **rewarded, **others)
 
 
 def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
@@ -70,6 +94,27 @@ def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
         np.testing.assert_allclose(first[key] + second[key], values, rtol=1e-4, atol=1e-7, err_msg=key)
 
 
+def test_arrays_of_all_are_in_order():
+    class Group:
+        rank, size = 0, 2
+
+        def __init__(self, others: list[float]) -> None:
+            self.others = np.array(others)
+
+        def gather_arrays(self, values: np.ndarray) -> list[np.ndarray]:
+            return [values, self.others]
+
+    own = {2: np.array([2.5]), 0: np.array([])}
+    found = GlobalBatch(4, Group([1, 2, 7, np.inf, 3, 0])).arrays_of_all(own)
+    assert [each.tolist() for each in found] == [[], [7, np.inf], [2.5], []]
+    for garbled in ([1], [1, -2, 1, 0], [1, 3, 1, 2]):
+        with pytest.raises(mebp.Error) as refused:
+            GlobalBatch(4, Group(garbled)).arrays_of_all(own)
+        assert str(refused.value) == (
+            "another process of the group sends no whole arrays; start all from the same mebp"
+        )
+
+
 def test_a_resumed_run_has_the_same_bits(lamp_model, lamp_data, tmp_path):
     whole = train(lamp_model, lamp_data, global_batch=4, state=tmp_path / "whole").session.trainables()
     train(lamp_model, lamp_data, global_batch=4, state=tmp_path / "state", callback=lambda step: step.step == 3)
@@ -97,9 +142,6 @@ def test_its_sums_are_in_the_plan(lamp_model, lamp_data):
         (["--global-batch", "2", "--accumulate", "2"],
          "--global-batch counts the batches of a step in all processes, and --accumulate those of one; give one of "
          "them"),
-        (["--global-batch", "2", "--objective", "dpo"],
-         "--global-batch sums the gradients of batches of text, which --objective dpo has not; give --accumulate "
-         "instead"),
         (["--global-batch", "2", "--turn-weights"],
          "--global-batch sums the gradients of batches of text, which --turn-weights has not; give --accumulate "
          "instead"),

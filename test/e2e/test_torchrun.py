@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +17,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from support.commands import mebp as command
+from support.torchrun import expect_same_adapters, own_lines, start, torchrun, training
 
 pytestmark = pytest.mark.usefixtures("one_cache")
-EXACT = ["--weights", "f32", "--precision", "f32", "--seq-len", "32", "--lr", "1e-2"]
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "mebp"
 
 
@@ -31,30 +30,6 @@ def unused_port() -> int:
         return taken.getsockname()[1]
 
 
-def start(processes: int, *program: object, restarts: int = 0, meeting: int = 0) -> subprocess.Popen:
-    """`meeting`: the port at which it finds another one like it; 0: it is alone."""
-    agent = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    agent += ["--max-restarts", str(restarts)]
-    alike = ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "tiny", "--rdzv-endpoint", f"127.0.0.1:{meeting}"]
-    agent += [*alike, "--local-addr", "127.0.0.1"] if meeting else ["--standalone"]
-    return subprocess.Popen([*agent, *map(str, program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def torchrun(processes: int, *program: object) -> tuple[int, str, str]:
-    agent = start(processes, *program)
-    out, err = agent.communicate(timeout=300)
-    return agent.returncode, out, err
-
-
-def own_lines(err: str) -> list[str]:
-    """What mebp writes of a failure; torchrun's report is around it."""
-    return [line for line in err.splitlines() if line.startswith("mebp:")]
-
-
-def training(model: Path, data: Path, out: Path, *options: object, steps: int = 7) -> list[object]:
-    return ["train", model, "--data", data, *EXACT, "--steps", steps, "--adapter-out", out, *options]
-
-
 @pytest.mark.parametrize(
     "options",
     [["--clip", "0.5", "--lora-dropout", "0.2"], ["--packing", "--optimizer", "adamw8bit"]],
@@ -63,16 +38,13 @@ def training(model: Path, data: Path, out: Path, *options: object, steps: int = 
 def test_two_and_four_have_the_bits_of_one(lamp_model, lamp_data, tmp_path, options):
     alone = command(*training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, *options))
     assert alone.returncode == 0, alone.stderr
-    expected = load_file(tmp_path / "1" / "adapter_model.safetensors")
     for processes in (2, 4):
         log = tmp_path / f"{processes}.jsonl"
         run = training(lamp_model, lamp_data, tmp_path / str(processes), "--global-batch", 4, "--log", log, *options)
         status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, err
         assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
-        found = load_file(tmp_path / str(processes) / "adapter_model.safetensors")
-        for key, values in expected.items():
-            np.testing.assert_array_equal(found[key], values, err_msg=key)
+        expect_same_adapters(tmp_path / "1", tmp_path / str(processes))
         assert len(re.findall(r"^step 7/7 ", out, re.MULTILINE)) == 1  # one of them shows the run
         assert all(1 <= json.loads(line)["imbalance"] < 2 for line in log.read_text().splitlines())
 
@@ -104,16 +76,16 @@ def test_adapters_that_drift_apart_are_found(lamp_model, lamp_data, tmp_path):
     program = tmp_path / "program.py"
     given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out", steps=60)]
     program.write_text(f"""import os, sys
-import mebp.training.objectives.rows as rows
+import mebp.training.objectives.base as base
 from mebp.cli import main
 
-class Drifting(rows.GlobalBatch):
+class Drifting(base.GlobalBatch):
     def step(self, session, batches):
         if os.environ["RANK"] == "1" and session.steps == 7:
             session.set_trainables({{key: value + 1 for key, value in session.trainables().items()}})
         return super().step(session, batches)
 
-rows.GlobalBatch = Drifting
+base.GlobalBatch = Drifting
 sys.exit(main({given!r}))
 """)
     _, _, err = torchrun(2, program)
@@ -128,8 +100,8 @@ sys.exit(main({given!r}))
          "--global-batch 1: 2 processes need a micro-batch each; give at least 2, or start fewer"),
         (["--pause-on", "SIGUSR1", "--state", "state"],
          "--pause-on is of a run in one process, and torchrun has started 2; leave it out"),
-        (["--objective", "dpo"],
-         "--objective dpo is of a run in one process, and torchrun has started 2; leave it out"),
+        (["--turn-weights"],
+         "--turn-weights is of a run in one process, and torchrun has started 2; leave it out"),
     ],
 )  # fmt: skip
 def test_refusals_are_one_line(lamp_model, lamp_data, tmp_path, options, words):
@@ -162,15 +134,15 @@ def slow_program(folder: Path, given: list[object]) -> Path:
     program = folder / "program.py"
     program.write_text(f"""import os, sys, time
 from pathlib import Path
-import mebp.training.objectives.rows as rows
+import mebp.training.objectives.base as base
 from mebp.cli import main
 
-class Slow(rows.GlobalBatch):
+class Slow(base.GlobalBatch):
     def step(self, *arguments):
         time.sleep(0.1)
         return super().step(*arguments)
 
-rows.GlobalBatch = Slow
+base.GlobalBatch = Slow
 Path({str(folder)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
 sys.exit(main({[str(each) for each in given]!r}))
 """)
@@ -203,9 +175,7 @@ def test_a_killed_rank_changes_no_bit(lamp_model, lamp_data, tmp_path, agents, p
     said = [agent.communicate(timeout=300) for agent in started]
     assert [agent.returncode for agent in started] == [0] * agents, said
     assert "".join(out for out, _ in said).count("continues after step") == 2, said
-    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("1", "out"))
-    for key, values in expected.items():
-        np.testing.assert_array_equal(found[key], values, err_msg=key)
+    expect_same_adapters(tmp_path / "1", tmp_path / "out")
 
 
 def test_a_state_is_continued_by_another_number(lamp_model, lamp_data, tmp_path):
@@ -221,9 +191,7 @@ def test_a_state_is_continued_by_another_number(lamp_model, lamp_data, tmp_path)
     ):
         status, out, err = torchrun(processes, "-m", "--", "mebp", *run)
         assert status == 0, out + err
-    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "out"))
-    for key, values in expected.items():
-        np.testing.assert_array_equal(found[key], values, err_msg=key)
+    expect_same_adapters(tmp_path / "whole", tmp_path / "out")
 
 
 def test_a_machine_without_the_bundle_gets_it(lamp_model, lamp_data, tmp_path, unused_port):
@@ -245,9 +213,7 @@ sys.exit(main({[str(each) for each in training(lamp_model, lamp_data, tmp_path /
         said = [agent.communicate(timeout=300) for agent in agents]
         assert [agent.returncode for agent in agents] == [0, 0], said
         assert ("rank 1: receives tiny.mebp, " in "".join(err for _, err in said)) == received
-        expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in "12")
-        for key, values in expected.items():
-            np.testing.assert_array_equal(found[key], values, err_msg=key)
+        expect_same_adapters(tmp_path / "1", tmp_path / "2")
         shutil.rmtree(tmp_path / "2")
     (kept,) = (tmp_path / "cache" / "bundles").glob("of-rank-0-*/tiny.mebp")
     assert (kept / "weights.bin").is_file()

@@ -4,7 +4,6 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,9 +147,8 @@ def test_grpo_takes_a_turn_s_end_for_the_completion_s(tmp_path):
     tokenizer = make(tmp_path, OWN)
     groups = Groups.__new__(Groups)
     groups._grpo, groups._ends = GRPO(GRPOOptions(mask_truncated_completions=True)), PromptEnds(tokenizer)
-    groups._advantages_of = lambda written, progress: np.ones(2)
     groups._set_references = lambda session, kept: None
-    kept = groups._keep(SimpleNamespace(steps=0), handed(tmp_path, tokenizer))
+    kept = groups._keep(None, handed(tmp_path, tokenizer))
     assert [each.mask.tolist() for each in kept] == [[True] * 4, [False] * 3]
 
 
@@ -158,8 +156,9 @@ def test_ppo_takes_a_turn_s_end_for_the_completion_s(tmp_path):
     tokenizer = make(tmp_path, OWN)
     written = handed(tmp_path, tokenizer)
     episodes = Episodes.__new__(Episodes)
-    episodes._ends = PromptEnds(tokenizer)
-    assert episodes._ended(written) == [True, False]
+    episodes._ends, episodes._room, episodes._length = PromptEnds(tokenizer), 8, 60
+    kept = [episodes._episode(group.prompt.ids, each) for group in written for each in group.completions]
+    assert episodes._ended(kept, [group.prompt for group in written]) == [True, False]
 
 
 CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + CONTENT + '<|im_end|>\n' }}{% endfor %}"

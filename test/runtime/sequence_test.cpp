@@ -251,8 +251,8 @@ TEST(Sequence, IsRefused) {
   ASSERT_EQ(mebp_session_settle(model.session.handle, 2, nullptr), MEBP_OK);
   ASSERT_EQ(model.begin(1), MEBP_OK);
   says(model.end(1, true),
-       "a gradient whose factor comes later has to be the step's first, or to have room of its own; "
-       "create the session with pending_gradients");
+       "a gradient whose factor comes later has to be the first of its step or micro-batch, or to have room of its "
+       "own; create the session with pending_gradients");
   ASSERT_EQ(mebp_session_discard(model.session.handle, nullptr), MEBP_OK);
   says(model.apply(), "there is no gradient of a sequence to apply");
   ASSERT_EQ(model.begin(1), MEBP_OK);

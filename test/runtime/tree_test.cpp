@@ -71,6 +71,52 @@ protected:
     return found;
   }
 
+  // Those of the micro-batch `number` of a step: none of some, and coefficients that no sequence has in common. The
+  // first one's may be halves, with a factor of two that comes when the next one is open.
+  void addSequences(mebp_session *session, uint64_t step, uint32_t number, bool isFactorLate = true) {
+    const uint64_t seed = 100 * step + number;
+    const uint32_t count = number ? static_cast<uint32_t>(format::randomBits(seed, 1, 0) % 4) : 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto sequence = static_cast<uint32_t>(2 + format::randomBits(seed, 2, i) % (tinySequence - 1));
+      const std::vector<int32_t> ids = tinyTokens(sequence, 10 * seed + i);
+      std::vector<float> logProbabilities(sequence), all(sequence, 0.1f * static_cast<float>(i + 1));
+      mebp_scores scores;
+      mebp_scores_init(&scores);
+      scores.log_probabilities = logProbabilities.data();
+      ASSERT_EQ(mebp_session_begin_sequence(session, ids.data(), ids.data(), 1, sequence, nullptr, &scores, &error),
+                MEBP_OK)
+          << error.message;
+      const bool isPending = isFactorLate && i == 0 && count > 1;
+      if (isFactorLate && i == 1) {
+        ASSERT_EQ(mebp_session_settle(session, 2, &error), MEBP_OK) << error.message;
+      }
+      mebp_coefficients coefficients;
+      mebp_coefficients_init(&coefficients);
+      coefficients.log_probabilities = all.data();
+      ASSERT_EQ(mebp_session_end_sequence(session, &coefficients, isPending, &error), MEBP_OK) << error.message;
+    }
+  }
+
+  Values sumsOfSequences(uint64_t step, uint32_t first, uint32_t count) {
+    mebp_bundle_info info;
+    mebp_bundle_get_info(bundle.handle, &info, nullptr);
+    Values found(info.trainables);
+    mebp_session_options options = optionsOf(count);
+    options.on_gradient = [](void *user, uint32_t trainable, float *gradient, uint64_t elements, bool *) {
+      static_cast<Values *>(user)->at(trainable).assign(gradient, gradient + elements);
+      return MEBP_OK;
+    };
+    options.gradient_user = &found;
+    OpenSession session(bundle.handle, options);
+    for (uint32_t i = 0; i < count; ++i) {
+      EXPECT_EQ(mebp_session_begin_batch(session.handle, i, count, &error), MEBP_OK) << error.message;
+      addSequences(session.handle, step, first + i);
+    }
+    mebp_step_result result;
+    EXPECT_EQ(mebp_session_apply(session.handle, &result, &error), MEBP_OK) << error.message;
+    return found;
+  }
+
   double loss = 0; // of all parts
 };
 
@@ -127,6 +173,40 @@ TEST_F(Tree, IsTheSumInAnotherOrder) {
       EXPECT_NEAR(steps[0][i][j], steps[1][i][j], 1e-6);
 }
 
+TEST_F(Tree, PartsOfAStepOverSequencesAreNodes) {
+  for (uint32_t count = 1; count <= 12; ++count) {
+    const Values whole = sumsOfSequences(count, 0, count);
+    for (uint32_t size = 1; size <= count; size *= 2) {
+      if (count % size)
+        continue;
+      std::vector<Values> parts;
+      for (uint32_t first = 0; first < count; first += size)
+        parts.push_back(sumsOfSequences(count, first, size));
+      EXPECT_EQ(joined(parts), whole) << size << " of " << count;
+    }
+  }
+}
+
+TEST_F(Tree, OfSequencesIsTheirSumInAnotherOrder) {
+  Values steps[2];
+  for (uint32_t inTree : {0u, 7u}) {
+    OpenSession session(bundle.handle, optionsOf(inTree));
+    for (uint32_t i = 0; i < 7; ++i) {
+      if (inTree) {
+        ASSERT_EQ(mebp_session_begin_batch(session.handle, i, 7, &error), MEBP_OK) << error.message;
+      }
+      addSequences(session.handle, 7, i, /*isFactorLate=*/false);
+    }
+    mebp_step_result result;
+    ASSERT_EQ(mebp_session_apply(session.handle, &result, &error), MEBP_OK) << error.message;
+    steps[inTree != 0] = trainablesOf(bundle.handle, session.handle);
+  }
+  EXPECT_NE(steps[0], steps[1]);
+  for (size_t i = 0; i < steps[0].size(); ++i)
+    for (size_t j = 0; j < steps[0][i].size(); ++j)
+      EXPECT_NEAR(steps[0][i][j], steps[1][i][j], 1e-5);
+}
+
 TEST_F(Tree, TakesTheMemoryOfItsOpenSums) {
   auto bytes = [&](uint32_t batches) {
     const mebp_session_options options = optionsOf(batches);
@@ -158,6 +238,18 @@ TEST_F(Tree, RefusesWhatItCannotBe) {
   mebp_session_options options = optionsOf(2);
   options.accumulate = false;
   expectRefusal(mebp_session_create(bundle.handle, &options, &none, &error), "give accumulate and no in_flight");
+  expectRefusal(
+      mebp_session_begin_batch(session.handle, 0, 3, &error),
+      "a step over sequences has 3 micro-batches, and tree_batches is 2; create the session with as many, and "
+      "at least one");
+  const char *notNext = "micro-batch 1 of 2 does not come next; begin them from 0 on, one after the other";
+  expectRefusal(mebp_session_begin_batch(session.handle, 1, 2, &error), notNext);
+  ASSERT_EQ(mebp_session_begin_batch(session.handle, 0, 2, &error), MEBP_OK);
+  expectRefusal(mebp_session_apply(session.handle, &result, &error),
+                "micro-batch 0 of 2 is not the step's last; begin the others before the update");
+  ASSERT_EQ(mebp_session_discard(session.handle, &error), MEBP_OK);
+  expectRefusal(mebp_session_begin_batch(session.handle, 1, 2, &error), notNext);
+  expectRefusal(mebp_session_apply(session.handle, &result, &error), "there is no gradient of a sequence to apply");
   options = optionsOf(1u << 30);
   expectRefusal(mebp_session_create(bundle.handle, &options, &none, &error), "more than the 1048576");
 }

@@ -145,7 +145,7 @@ def _add_optimizer(add: Callable) -> None:
         "--global-batch",
         type=int,
         metavar="M",
-        help="the same of batches, whose gradients are summed in a tree: the same bits in 1, 2 or 4 processes",
+        help="the same over all processes, summed in a tree: the same bits in 1, 2 or 4 of them",
     )
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")

@@ -2,7 +2,8 @@
 """The micro-batches of a step, and this process's part of them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mebp.adapters.origin import bundle_digest
 from mebp.arrays import IGNORED_LABEL
 from mebp.compile_options import flag
-from mebp.distributed.group import Group
+from mebp.distributed.group import Group, Made
 from mebp.distributed.numbering import number_by_size
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import share_state
@@ -78,22 +79,64 @@ class GlobalBatch:
             labels.append(np.full((1, 2), IGNORED_LABEL, np.int32))
             if starts is not None:
                 starts.append(np.zeros((1, 2), np.int32))
-        sizes = [each.size for each in ids]
-        order = number_by_size(sizes)
-        own = [order[number] for number in self.own]
+        order, own = self.deal([each.size for each in ids])
         arrays = [[each[index] for index in own] if each else [] for each in (ids, labels, starts)]
         first_row = sum(len(ids[index]) for index in order[: self.own.start])
         counted = session.native.count_labels(*arrays)
         if self._group is None:
             return StepResult(*session.native.step_part(*arrays, counted, self.count, first_row))
         counted = int(self._group.gather([counted]).sum())
-        self.imbalance = self._imbalance([sizes[index] for index in order])
-        if (session.steps + 1) % _COMPARED_EVERY == 0:
-            self._compare(session)
-        with self._sums.during(session):
+        with self._summing(session):
             result = StepResult(*session.native.step_part(*arrays, counted, self.count, first_row))
         loss = float(self._group.gather_numbers([result.loss]).sum())
         return replace(result, loss=loss, tokens=counted)
+
+    def deal(self, sizes: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Indices of the step's micro-batches in the order of their numbers, of sizes of each; and this process's."""
+        order = number_by_size(sizes)
+        if self._group:
+            self.imbalance = self._imbalance([sizes[index] for index in order])
+        return order, [order[number] for number in self.own]
+
+    def begin_batch(self, session: Session, number: int) -> None:
+        """What sequences add from here on is of this process's micro-batch of that number, from 0 on."""
+        session.native.begin_batch(number, len(self.own))
+
+    def apply(self, session: Session) -> StepResult:
+        """The update of a step over sequences, by the sums of all processes. Loss and tokens are 0."""
+        with self._summing(session):
+            return session.apply()
+
+    def of_first(self, value: object) -> object:
+        """What the first process gives, which is as JSON has it."""
+        return self._group.gather_json(value)[0] if self._group else value
+
+    def in_turn(self, make: Callable[[], Made]) -> Made:
+        return self._group.in_turn(make) if self._group else make()
+
+    def arrays_of_all(self, own: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+        """float64 arrays of one dimension, of which each process has some by their indices; all of them in order."""
+        if self._group is None:
+            return [own[index] for index in sorted(own)]
+        sent = [np.concatenate([[index, len(values)], values]) for index, values in own.items()]
+        found = {}
+        for received in self._group.gather_arrays(np.concatenate([[], *sent])):
+            while len(received):
+                index, length = (int(each) for each in received[:2]) if len(received) > 1 else (0, -1)
+                if not 0 <= length <= len(received) - 2:
+                    raise Error("another process of the group sends no whole arrays; start all from the same mebp")
+                found[index], received = received[2 : 2 + length], received[2 + length :]
+        return [found[index] for index in sorted(found)]
+
+    @contextmanager
+    def _summing(self, session: Session) -> Iterator[None]:
+        if self._group is None:
+            yield
+            return
+        if (session.steps + 1) % _COMPARED_EVERY == 0:
+            self._compare(session)
+        with self._sums.during(session):
+            yield
 
     def _imbalance(self, sizes: Sequence[int]) -> float:
         """What the process with the most has to compute, over their mean."""

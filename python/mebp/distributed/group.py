@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from mebp.words import say
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+Made = TypeVar("Made")
 
 _LONGEST = 1 << 20  # bytes of JSON that a rank may send
 _TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may measure on data meanwhile
@@ -90,6 +92,12 @@ class Group:
     def gather_numbers(self, values: Sequence[float]) -> np.ndarray:
         """float64 [ranks, values]."""
         return self._gather(np.array(values, np.float64))
+
+    def gather_arrays(self, values: np.ndarray) -> list[np.ndarray]:
+        """float64 [of any length]: that of each rank."""
+        lengths = self.gather([len(values)])[:, 0]
+        rows = self.gather_numbers(np.pad(values, (0, int(lengths.max()) - len(values))))
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
     def _gather(self, own: np.ndarray) -> np.ndarray:
         import torch
@@ -164,6 +172,12 @@ class Group:
                 self.broadcast(piece)
                 if opened and not self.is_first:
                     opened.write(piece)
+
+    def in_turn(self, make: Callable[[], Made]) -> Made:
+        """What `make` returns, which the first process of each machine calls before its others do."""
+        made = make() if self.local_rank == 0 else None
+        self.gather([0])
+        return make() if made is None else made
 
     def by_first(self, make: Callable[[], object], what: str) -> object:
         """What `make` returns in rank 0, which may be what JSON has. Where it fails, the others end."""

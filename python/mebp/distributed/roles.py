@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from mebp.distributed.group import Group, joined
 from mebp.errors import Error
-from mebp.objective_traits import SFT
 from mebp.words import say
 
 if TYPE_CHECKING:
@@ -16,13 +15,12 @@ _OF_FIRST = ("adapter", "adapter_out", "push_to_hub", "model_out", "log", "plot"
              "state")  # fmt: skip
 _CHOSEN = ("epochs", "steps", "val_split")
 # Options that processes may have of their own.
-OF_ONE = (*_OF_FIRST, "bundle", "data", "eval", "threads", "overwrite", "spill_dir", "resume", "interface")
+OF_ONE = (*_OF_FIRST, "bundle", "data", "rollouts", "eval", "threads", "overwrite", "spill_dir", "resume", "interface")
 
 
 def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     """Raises mebp.Error for what a run in several processes cannot have."""
     refused = {
-        f"--objective {options.objective}": options.objective != SFT,
         "--pause-on": options.pause_on,
         "--judge": options.judge,
         "--plan-only": options.plan_only,

@@ -59,12 +59,19 @@ class Rewards:
         for name, reward in zip(self.names, self._rewards, strict=True):
             given = reward(batch, progress or Progress())
             numbers = np.array(checked(name, given.rewards, batch))
+            metrics |= {logged: float(np.mean(values)) for logged, values in given.metrics.items()}
+            columns.append(numbers)
+        rewards = np.stack(columns, axis=1)
+        return Scores(rewards, self.metrics_of(rewards) | metrics)
+
+    def metrics_of(self, rewards: np.ndarray) -> dict[str, float]:
+        """By TRL's names, of float64 [completions, rewards]: the mean and deviation of those that are there."""
+        metrics = {}
+        for name, numbers in zip(self.names, rewards.T, strict=True):
             there = numbers[~np.isnan(numbers)]
             metrics[f"rewards/{name}/mean"] = float(there.mean()) if len(there) else np.nan
             metrics[f"rewards/{name}/std"] = float(there.std(ddof=1)) if len(there) > 1 else np.nan
-            metrics |= {logged: float(np.mean(values)) for logged, values in given.metrics.items()}
-            columns.append(numbers)
-        return Scores(np.stack(columns, axis=1), metrics)
+        return metrics
 
 
 def load_rewards(written: Sequence[str], timeout: float = TIMEOUT, stop: Callable[[], bool] = lambda: False) -> Rewards:

@@ -211,7 +211,6 @@ class TrainingOptions:
             raise Error("--global-batch counts the batches of a step in all processes, and --accumulate those of one; "
                         "give one of them")  # fmt: skip
         others = {
-            f"--objective {self.objective}": self.objective != SFT,
             "--turn-weights": self.turn_weights,
             "--connect": self.connect,
         }

@@ -46,6 +46,12 @@ mebp_code mebp_session_step_part(mebp_session *session, const mebp_batch *batche
                                  uint32_t count, const mebp_step_part *part, mebp_step_result *result,
                                  mebp_error *error);
 
+/* The same tree over a step of sequences (mebp/sequences.h), in a session with options.tree_batches: those that follow
+ * are of the micro-batch `index` of the `count` that this session has in the step. They are begun from 0 on, one after
+ * the other, and all of them before the update; one without sequences adds nothing. Within one, sequences are summed in
+ * their order, and the first may have a factor that comes later. Score by another adapter before the step's first. */
+mebp_code mebp_session_begin_batch(mebp_session *session, uint32_t index, uint32_t count, mebp_error *error);
+
 /* Where the values of the trainable `name` lie, to be read and written between two calls: as the bundle stores them,
  * f32 or bf16, or int8 with f16 scales and minima of its groups behind it, each at the next multiple of 64 bytes. They
  * stay there until the session is paused or destroyed, or takes its other adapter. MEBP_UNSUPPORTED where they are in a

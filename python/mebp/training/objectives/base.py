@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 from mebp.compile_options import flag
 from mebp.data.sources import Source
+from mebp.distributed.global_batch import GlobalBatch
+from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
@@ -66,17 +68,29 @@ class Objective(ABC):
     # What a bundle is compiled for that is made for it, as mebp.building.Trained has them.
     cuts_samples, pairs_up_to = False, 0
 
+    @property
+    def _is_first(self) -> bool:
+        """Of the processes that share the run."""
+        return self._shared is None or self._shared.is_first
+
     def stop(self) -> bool:
         """Whether the run is to end; the run says so."""
         return False
 
     def begin_alike(self, session: Session) -> int:
         """The step that the run begins after, in all processes that share it, once the first has loaded its state."""
+        if self._shared:
+            self._shared.begin_alike(session)
         return session.steps
+
+    def check_alike(self, session: Session) -> None:
+        """Raises mebp.Error where another process has another bundle, other data or options."""
+        if self._shared:
+            self._shared.check_alike(session, self.options, self.digest)
 
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, where this process is `asked` to."""
-        return asked
+        return self._shared.ends(asked) if self._shared else asked
 
     @classmethod  # noqa: B027, most ask for no more than their options' classes do
     def check_options(cls, options: TrainingOptions) -> None:
@@ -105,6 +119,8 @@ class Objective(ABC):
 
     def __init__(self, options: TrainingOptions) -> None:
         self.options = options
+        self._shared = GlobalBatch(options.global_batch, joined()) if options.global_batch else None
+        self.metrics = (*self.metrics, *(("imbalance",) if joined() else ()))
 
     def description(self) -> Mapping[str, object]:
         """Options of its own that a resumed run must have in common with the one before, by the names of the command
@@ -117,7 +133,13 @@ class Objective(ABC):
 
     def session_options(self) -> Mapping[str, object]:
         """What of mebp.Session's options it needs."""
-        return {"accumulate": self.options.accumulate > 1}
+        return {"accumulate": self.options.accumulate > 1} | self._shared_options()
+
+    def _shared_options(self) -> dict[str, object]:
+        return self._shared.session_options() if self._shared else {}
+
+    def _told_imbalance(self) -> dict[str, float]:
+        return {"imbalance": self._shared.imbalance} if joined() else {}
 
     def saves_memory(self) -> bool:
         """Whether session_options asks for less from now on, at the price of time: of a run that has too little."""
@@ -168,7 +190,7 @@ class Objective(ABC):
 
     def measures(self, which: str) -> bool:
         """Whether there is data of that name, "eval" or "test"."""
-        return getattr(self.options, which) is not None
+        return getattr(self.options, which) is not None and self._is_first
 
     @abstractmethod
     def measure(self, session: Session, which: str, stop: Callable[[], bool]) -> Measured | None:

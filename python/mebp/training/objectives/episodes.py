@@ -13,7 +13,9 @@ from types import MappingProxyType
 import numpy as np
 
 from mebp import sequences
+from mebp.data.prompts import Prompt
 from mebp.data.rollouts import Completion, Rollout
+from mebp.distributed.sequence_steps import SequenceSteps
 from mebp.errors import Error
 from mebp.objectives.ppo import PPO, Episode, PPOOptions
 from mebp.rewards.sampled import Progress
@@ -22,7 +24,8 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import check_compiled
-from mebp.training.objectives.rollouts import OVERFLOWS, Added, Kept, Rollouts
+from mebp.training.objectives.kept import Kept
+from mebp.training.objectives.rollouts import OVERFLOWS, Added, Rollouts
 from mebp.training.options import TrainingOptions
 
 _OF_EPISODES = (
@@ -79,7 +82,8 @@ class Episodes(Rollouts):
             for each in row.completions:
                 _check_handed(each)
         rows = len(self._given.rows)
-        fewest = self._group * (rows % options.accumulate or min(rows, options.accumulate))
+        together = options.batches_per_step
+        fewest = self._group * (rows % together or min(rows, together))
         if self._ppo.options.num_mini_batches > fewest:
             raise Error(
                 f"--num-mini-batches is {self._ppo.options.num_mini_batches}, and a rollout may have "
@@ -103,12 +107,7 @@ class Episodes(Rollouts):
         return self._ppo.options.num_ppo_epochs * self._ppo.options.num_mini_batches
 
     def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
-        every = [(group.prompt.ids, each) for group in written for each in group.completions]
-        rewards = self._rewarded(written, Progress(session.steps, 0))
-        missing = np.flatnonzero(np.isnan(rewards).all(axis=1))
-        if len(missing):
-            raise Error(f"{every[missing[0]][1].where}: has no reward, and ppo needs one of each completion")
-        kept = [self._episode(prompt, each) for prompt, each in every]
+        kept = [self._episode(group.prompt.ids, each) for group in written for each in group.completions]
         self._set_references(session, kept)
         for each in kept:
             found = session.scores(each.ids, each.scored, temperature=self._temperature)
@@ -117,44 +116,59 @@ class Episodes(Rollouts):
             with session.by_value_adapter():
                 for each in kept:
                     each.values = each.of(session.scores(each.ids, each.scored).values).copy()
+        return kept
+
+    def _rewarded(self, written: Sequence[Rollout], progress: Progress) -> np.ndarray:
+        rewards = super()._rewarded(written, progress)
+        every = [each for group in written for each in group.completions]
+        for each, of in zip(every, rewards, strict=True):
+            if np.isnan(of).all():
+                raise Error(f"{each.where}: has no reward, and ppo needs one of each completion")
+        return rewards
+
+    def _compare(self, kept: Sequence[_Episode], rewards: np.ndarray, prompts: Sequence[Prompt]) -> None:
         targets = self._ppo.targets([
             Episode(each.old, each.reference[: each.tokens], each.values, float(score), is_ended)
-            for each, score, is_ended in zip(kept, np.nansum(rewards, axis=1), self._ended(written), strict=True)
+            for each, score, is_ended in zip(kept, np.nansum(rewards, axis=1), self._ended(kept, prompts), strict=True)
         ])  # fmt: skip
         for each, target in zip(kept, targets, strict=True):
             each.advantages, each.returns = np.float32(target.advantages), np.float32(target.returns)
         self._outcome |= {name: float(np.mean([each.metrics[name] for each in targets])) for name in _OF_EPISODES}
         self._outcome[_SPREAD] = float(np.nansum(rewards, axis=1).std())
-        return kept
 
     def _episode(self, prompt: np.ndarray, each: Completion) -> _Episode:
         tokens, longest = len(each.ids), min(self._room, self._length - len(prompt))
         return _Episode(prompt, np.append(each.ids, each.ids[-1:]) if tokens < longest else each.ids, tokens)
 
-    def _ended(self, written: Sequence[Rollout]) -> list[bool]:
-        """Of each completion, whether the model has ended it."""
-        stops = ((self._ends.after(group.prompt.written).stop, group.completions) for group in written)
-        return [int(each.ids[-1]) in stop for stop, completions in stops for each in completions]
+    def _ended(self, kept: Sequence[_Episode], prompts: Sequence[Prompt]) -> list[bool]:
+        """Of each completion, of which each prompt has as many, whether the model has ended it."""
+        stops = [self._ends.after(prompt.written).stop for prompt in prompts]
+        of_each = len(kept) // len(prompts)
+        return [int(each.completion[each.tokens - 1]) in stops[number // of_each] for number, each in enumerate(kept)]
 
     def _add(self, session: Session, rollout: int, update: int) -> Added:
         batch = self._batch(rollout, update)
+        sizes, together = [each.ids.size for each in batch], self.options.batches_per_step
+        parts = self._steps.parts(sizes, -(-len(batch) // together))  # a batch may have fewer than there are prompts
         found = _Update(self._ppo, batch)
-        metrics = {_VALUE_NORM: self._train_value(session, found)} if self._has_own else {}
-        for each in batch:
+        metrics = {_VALUE_NORM: self._train_value(session, found, parts)} if self._has_own else {}
+        for number in (number for part in self._steps.batches(session, parts) for number in part):
+            each = batch[number]
             sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
-            values = None if self._has_own else found.add_value(sequence, each)
-            sequence.backward(found.add_policy(sequence, each), values=values)
-        seen = sum(each.ids.size for each in batch)
-        return Added(found.policy_loss + found.value_loss, found.tokens, seen, found.metrics() | metrics)
+            values = None if self._has_own else found.add_value(sequence, number)
+            sequence.backward(found.add_policy(sequence, number), values=values)
+        loss, of_update = found.of_all(self._steps)
+        return Added(loss, found.tokens, sum(sizes), of_update | metrics)
 
-    def _train_value(self, session: Session, found: "_Update") -> float:
+    def _train_value(self, session: Session, found: "_Update", parts: list[list[int]]) -> float:
         """The value's adapter alone, to its end; the gradient's norm."""
         with session.by_value_adapter():
-            for each in found.batch:
+            for number in (number for part in self._steps.batches(session, parts) for number in part):
+                each = found.batch[number]
                 sequence = session.sequence(each.ids, each.scored)
-                values = found.add_value(sequence, each)
+                values = found.add_value(sequence, number)
                 sequence.backward(np.zeros_like(values), values=values)
-            return session.apply().grad_norm
+            return self._steps.apply(session).grad_norm
 
     def _batch(self, rollout: int, update: int) -> list[_Episode]:
         """An epoch's order depends on seed, rollout and epoch alone."""
@@ -166,39 +180,44 @@ class Episodes(Rollouts):
 class _Update:
     """Adds up losses and metrics of an update's episodes."""
 
+    # What is told of an episode, by name a sum and what that is divided by: the policy's and the value's losses first.
+    _TOLD = ("policy", "value", OVERFLOWS, "policy/approxkl_avg", "policy/clipfrac_avg", "policy/entropy_avg",
+             "val/clipfrac_avg", "val/ratio")  # fmt: skip
+
     def __init__(self, ppo: PPO, batch: Sequence[_Episode]) -> None:
         self._ppo, self.batch = ppo, batch
         self.tokens, self._positions = sum(each.tokens for each in batch), sum(each.length for each in batch)
-        self.policy_loss = self.value_loss = 0.0
-        self._overflows = 0
-        self._sums: dict[str, np.ndarray] = {}
+        self._told: dict[int, dict[str, tuple[float, float]]] = {}  # by the episode's number in the batch
 
-    def add_policy(self, sequence: sequences.Sequence, each: _Episode) -> np.ndarray:
+    def add_policy(self, sequence: sequences.Sequence, number: int) -> np.ndarray:
         """The coefficients of its log-probabilities, [1, tokens of prompt and completion - 1]."""
+        each = self.batch[number]
         found = self._ppo.policy(each.of(sequence.logprobs)[: each.tokens], each.old, each.advantages, self.tokens)
         entropy = each.of(sequence.entropy)[: each.tokens].sum()
-        self.policy_loss += found.loss
-        self._overflows += found.overflows
-        self._count(found.metrics | {"policy/entropy_avg": (entropy, each.tokens)})
+        losses = {"policy": (found.loss, 1), OVERFLOWS: (found.overflows, 1)}
+        self._tell(number, losses | found.metrics | {"policy/entropy_avg": (float(entropy), each.tokens)})
         return each.spread(found.coefficients)
 
-    def add_value(self, sequence: sequences.Sequence, each: _Episode) -> np.ndarray:
+    def add_value(self, sequence: sequences.Sequence, number: int) -> np.ndarray:
         """Those of its values, likewise."""
+        each = self.batch[number]
         found = self._ppo.value(each.of(sequence.values), each.values, each.returns, self._positions)
-        self.value_loss += found.loss
-        self._count(found.metrics)
+        self._tell(number, {"value": (found.loss, 1), **found.metrics})
         return each.spread(found.coefficients)
 
-    def _count(self, metrics: Mapping[str, tuple[float, float]]) -> None:
-        for name, of in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + np.array(of)
+    def _tell(self, number: int, told: Mapping[str, tuple[float, float]]) -> None:
+        self._told[number] = self._told.get(number, {}) | told
 
-    def metrics(self) -> dict[str, float]:
+    def of_all(self, steps: SequenceSteps) -> tuple[float, dict[str, float]]:
+        """The update's loss and metrics, of the episodes of all processes."""
+        own = {number: np.array([told[name] for name in self._TOLD]).ravel() for number, told in self._told.items()}
+        sums = dict(zip(self._TOLD, np.sum(steps.of_all(own), axis=0).reshape(-1, 2), strict=True))
+        policy, value, overflows = (float(sums.pop(name)[0]) for name in self._TOLD[:3])
         weight = self._ppo.options.vf_coef
-        unscaled = float(self.value_loss / weight) if weight else 0.0  # TRL logs the value's loss without vf_coef
-        means = {name: float(total / by) for name, (total, by) in self._sums.items()}
-        losses = {"loss/policy_avg": float(self.policy_loss), "loss/value_avg": unscaled}
-        return means | losses | {OVERFLOWS: float(self._overflows)}
+        unscaled = value / weight if weight else 0.0  # TRL logs the value's loss without vf_coef
+        means = {name: float(total / by) for name, (total, by) in sums.items()}
+        losses = {"loss/policy_avg": policy, "loss/value_avg": unscaled, OVERFLOWS: overflows}
+        return policy + value, means | losses
 
 
 def _check_handed(each: Completion) -> None:

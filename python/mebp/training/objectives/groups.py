@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from mebp.data.prompts import Prompt
 from mebp.data.rollouts import Rollout
 from mebp.errors import Error
 from mebp.objectives.advantages import AdvantageOptions, EqualGroups, advantages
@@ -18,7 +19,8 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import check_compiled
-from mebp.training.objectives.rollouts import OVERFLOWS, Added, Kept, Rollouts
+from mebp.training.objectives.kept import Kept
+from mebp.training.objectives.rollouts import OVERFLOWS, Added, Rollouts
 from mebp.training.options import TrainingOptions
 
 _EQUAL = "frac_reward_zero_std"  # groups whose rewards are all the same
@@ -83,32 +85,39 @@ class Groups(Rollouts):
         return self._grpo.options.num_iterations
 
     def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
-        found = self._advantages_of(written, Progress(session.steps, 0))
-        every = [(group.prompt.ids, each) for group in written for each in group.completions]
-        masks = [
-            self._grpo.mask(each.ids, self._ends.after(group.prompt.written).stop, each.mask)
-            for group in written
-            for each in group.completions
-        ]
-        kept = [
-            _Scored(prompt, each.ids, float(advantage), mask, each.logps)
-            for (prompt, each), advantage, mask in zip(every, found, masks, strict=True)
-        ]
+        kept = []
+        for group in written:
+            stop = self._ends.after(group.prompt.written).stop
+            for each in group.completions:
+                mask = self._grpo.mask(each.ids, stop, each.mask)
+                kept.append(_Scored(group.prompt.ids, each.ids, 0.0, mask, each.logps))
         self._set_references(session, kept)
         return kept
 
-    def _advantages_of(self, written: Sequence[Rollout], progress: Progress) -> np.ndarray:
+    @property
+    def _has_advantages(self) -> bool:
+        """Whether those that are handed in are taken, and no rewards."""
+        rows = self._handed.rows if self._handed and self._rewards is None else ()
+        every = [each.advantage for row in rows for each in row.completions]
+        return bool(every) and None not in every
+
+    def _rewarded(self, written: Sequence[Rollout], progress: Progress) -> np.ndarray:
+        if written and self._has_advantages:
+            return np.array([[each.advantage] for group in written for each in group.completions])
+        return super()._rewarded(written, progress)
+
+    def _compare(self, kept: Sequence[_Scored], rewards: np.ndarray, prompts: Sequence[Prompt]) -> None:
+        found = rewards[:, 0] if self._has_advantages else self._advantages_of(rewards)
+        for each, advantage in zip(kept, found, strict=True):
+            each.advantage = float(advantage)
+
+    def _advantages_of(self, rewards: np.ndarray) -> np.ndarray:
         """Of each completion."""
-        every = [each for group in written for each in group.completions]
-        if self._rewards is None and every[0].advantage is not None:
-            self._outcome = {"completions/mean_length": float(np.mean([len(each.ids) for each in every]))}
-            return np.array([each.advantage for each in every])
-        rewards = self._rewarded(written, progress)
         size = self._group
         found = advantages(rewards, replace(self._advantages, num_generations=size))
         self._equal.add(found, size)
         unscored = float(np.isnan(rewards).all(axis=1).sum())
-        self._outcome |= found.metrics | {_EQUAL: found.equal_groups / len(written), _UNSCORED: unscored}
+        self._outcome |= found.metrics | {_EQUAL: found.equal_groups * size / len(rewards), _UNSCORED: unscored}
         return found.values
 
     def _end_epoch(self) -> None:
@@ -118,41 +127,57 @@ class Groups(Rollouts):
         keeps_old = update == 0 and self._grpo.needs_old
         lengths = [int(each.mask.sum()) for each in self._current]
         weights = self._grpo.weights(lengths, self._room)
+        parts = self._own_parts()
         threshold, kept = None, lengths
         if self._grpo.needs_all_entropies:
-            found = self._entropies(session)
+            own = self._entropies(session, [number for part in parts for number in part])
+            found = [np.float32(each) for each in self._steps.of_all(own)]
             threshold = entropy_threshold(found, self._grpo.options.top_entropy_quantile)
             kept = [int((entropy >= threshold).sum()) for entropy in found]
-        results = []
-        for each, weight, entropy_weight in zip(self._current, weights, self._grpo.entropy_weights(kept), strict=True):
+        entropy_weights = self._grpo.entropy_weights(kept)
+        results: dict[int, SequenceResult] = {}
+        for number in (number for part in self._steps.batches(session, parts) for number in part):
+            each = self._current[number]
             sequence = session.sequence(each.ids, each.scored, temperature=self._temperature)
             logps, entropy = each.of(sequence.logprobs), each.of(sequence.entropy)
             result = self._grpo.sequence(
                 logps,
                 each.advantage,
-                weight,
+                weights[number],
                 mask=each.mask,
                 old=each.old,
                 reference=each.reference,
                 sampled=each.sampled,
                 entropies=entropy,
                 entropy_threshold=threshold,
-                entropy_weight=entropy_weight,
+                entropy_weight=entropy_weights[number],
             )
             bonus = None if result.entropy_coefficients is None else each.spread(result.entropy_coefficients)
             sequence.backward(each.spread(result.coefficients), entropy=bonus)
             if keeps_old:
                 each.old = logps.copy()
-            results.append(result)
-        loss, seen = sum(each.loss for each in results), sum(each.ids.size for each in self._current)
-        return Added(loss, sum(lengths), seen, _metrics(results))
+            results[number] = result
+        if keeps_old:
+            self._current = self._share({number: self._current[number] for number in results})
+        found = self._steps.of_all({number: _told(result, self.own_metrics) for number, result in results.items()})
+        seen = sum(each.ids.size for each in self._current)
+        return Added(float(sum(each[0] for each in found)), sum(lengths), seen, _metrics(found, self.own_metrics))
 
-    def _entropies(self, session: Session) -> list[np.ndarray]:
-        """Of the tokens that count."""
-        return [
-            each.of(session.scores(each.ids, each.scored, temperature=self._temperature).entropy)[each.mask]
-            for each in self._current
-        ]
+    def _own_parts(self) -> list[list[int]]:
+        """Numbers of completions in each of this process's micro-batches, which are of a prompt each."""
+        size = self._group
+        groups = [range(first, first + size) for first in range(0, len(self._current), size)]
+        parts = self._steps.parts([sum(self._current[number].ids.size for number in group) for group in groups])
+        return [[number for unit in part for number in groups[unit]] for part in parts]
+
+    def _entropies(self, session: Session, numbers: Sequence[int]) -> dict[int, np.ndarray]:
+        """Of the tokens that count, of completions by their numbers."""
+        found = {}
+        for number in numbers:
+            each = self._current[number]
+            scores = session.scores(each.ids, each.scored, temperature=self._temperature)
+            found[number] = each.of(scores.entropy)[each.mask]
+        return found
 
     def saved(self) -> dict:
         return super().saved() | {"equal": [self._equal.groups, self._equal.equal]}
@@ -165,11 +190,16 @@ class Groups(Rollouts):
         self._equal = EqualGroups(*equal)
 
 
-def _metrics(results: Sequence[SequenceResult]) -> dict[str, float]:
-    """Means over the tokens of all sequences, by TRL's names, and how many ratios were bounded."""
-    sums: dict[str, tuple[float, float]] = {}
-    for name, (total, count) in (found for each in results for found in each.metrics.items()):
-        before = sums.get(name, (0.0, 0.0))
-        sums[name] = before[0] + total, before[1] + count
-    means = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
-    return means | {OVERFLOWS: float(sum(each.overflows for each in results))}
+def _told(result: SequenceResult, names: Sequence[str]) -> np.ndarray:
+    """What of a completion's result is added up over all: its loss, its overflows, and of each metric a sum and what
+    that is divided by, NaN where there is none."""
+    metrics = [result.metrics.get(name, (np.nan, np.nan)) for name in names]
+    return np.array([result.loss, result.overflows, *(number for each in metrics for number in each)])
+
+
+def _metrics(told: Sequence[np.ndarray], names: Sequence[str]) -> dict[str, float]:
+    """Means over the tokens of all completions, by TRL's names, and how many ratios were bounded."""
+    sums = np.sum(told, axis=0)
+    found = {name: (total, count) for name, total, count in zip(names, sums[2::2], sums[3::2], strict=True)}
+    means = {name: float(total / count) if count else 0.0 for name, (total, count) in found.items() if count >= 0}
+    return means | {OVERFLOWS: float(sums[1])}

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preference pairs by the ratio of their odds, beside the likelihood of what is chosen (ORPO)."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mebp.data.preferences import Preference
-from mebp.objectives.orpo import ORPO, Answer, ORPOOptions
+from mebp.objectives.orpo import ORPO, Answer, OddsResult, ORPOOptions
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.pair_ways import REJECTED
-from mebp.training.objectives.preferences import Added, OfPair, Preferences
+from mebp.training.objectives.preferences import OfPair, Preferences
 from mebp.training.options import TrainingOptions
 
 
 class OddsRatios(Preferences):
-    metrics = (*Preferences.metrics, "nll_loss", "log_odds_ratio", "log_odds_chosen")
+    metrics = of_pairs = (*Preferences.metrics, "nll_loss", "log_odds_ratio", "log_odds_chosen")
     waits = REJECTED  # the likelihood's part of the chosen one's gradient is not multiplied by the pair's number
 
     @classmethod
@@ -35,5 +36,8 @@ class OddsRatios(Preferences):
         of_odds = super().coefficients(completion, number, tokens)
         return of_odds + self._formula.likelihood_coefficient(tokens) if completion.whole else of_odds
 
-    def metrics_of(self, outcomes: list[Added]) -> dict[str, float]:
-        return super().metrics_of(outcomes) | {"nll_loss": sum(result.nll for result, _ in outcomes)}
+    def numbers_of(self, result: OddsResult, scored: tuple[Answer, Answer]) -> dict[str, float]:
+        return super().numbers_of(result, scored) | {"nll_loss": result.nll}
+
+    def metrics_of(self, found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        return super().metrics_of(found) | {"nll_loss": sum(each["nll_loss"] for each in found)}

@@ -3,7 +3,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +14,7 @@ from mebp.data.preferences import Preference, load_preferences
 from mebp.data.preferences import Preferences as Pairs
 from mebp.data.reference_file import ReferenceFile
 from mebp.data.sources import Source, check_no_shares
+from mebp.distributed.sequence_steps import SequenceSteps
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.objectives.pairs import DPO, DPOOptions, PairResult, Scored
@@ -85,7 +87,7 @@ def _sources(options: TrainingOptions) -> dict[str, list[Source]]:
 
 
 class Preferences(Objective):
-    metrics = _METRICS
+    metrics = of_pairs = _METRICS  # of each pair
     watched = MappingProxyType({"margin": "rewards/margins", "accuracy": "rewards/accuracies"})
     pairs_up_to = SHORT
     # Whose gradient may wait for the pair's coefficient: one that lacks nothing but that number.
@@ -114,19 +116,21 @@ class Preferences(Objective):
         self.notes = [note for data in self._data.values() for note in data.notes]
         self.digest = self._data["train"].digest
         self._description = inspect(options.bundle)
+        self._steps = SequenceSteps(self._shared)
         self._way = self._choose_way(has_room=True)
 
     def description(self) -> Mapping[str, object]:
         return {"--objective": self.options.objective, "--reference": self.options.reference, **self.own_options()}
 
     def session_options(self) -> Mapping[str, object]:
-        return {"accumulate": True, "pending_gradients": self._way.room > 0}
+        return {"accumulate": True, "pending_gradients": self._way.room > 0} | self._shared_options()
 
     def saves_memory(self) -> bool:
         had_room, self._way = self._way.room > 0, self._choose_way(has_room=False)
         return had_room
 
     def begin(self, session: Session) -> Iterator[str]:
+        self.check_alike(session)
         yield from self.notes
         yield str(self._way)
         if not self._formula.needs_reference:
@@ -136,10 +140,12 @@ class Preferences(Objective):
             yield self._reference.note
         self._reference.begin(session)
         for name, data in self._data.items():
+            if name != "train" and not self.measures(name):
+                continue
             lengths = [len(completion) for pair in data.pairs for completion in (pair.chosen, pair.rejected)]
-            data.references = self._reference.kept(
-                data.digest, lengths, self._reference.file if name == "train" else None
-            )
+            file = self._reference.file if name == "train" else None
+            kept = partial(self._reference.kept, data.digest, lengths, file)
+            data.references = self._steps.in_turn(kept) if name == "train" else kept()
 
     def _choose_way(self, has_room: bool) -> PairWay:
         rows = self._description["model"]["batch"]
@@ -147,7 +153,7 @@ class Preferences(Objective):
             needs_batch=self._formula.needs_batch,
             rows=rows,
             lengths=self._data["train"].lengths,
-            several=self._pairs_per_step(rows) > 1,
+            several=(self._pairs_of_batch(rows) if self._shared else self._pairs_per_step(rows)) > 1,
             has_room=has_room,
             waiting=gradient_bytes(self._description),
             waits=self.waits,
@@ -159,7 +165,11 @@ class Preferences(Objective):
 
     def _pairs_per_step(self, rows: int) -> int:
         """By rows of the bundle's batch."""
-        return self.options.accumulate * max(1, rows // 2)
+        return self.options.batches_per_step * self._pairs_of_batch(rows)
+
+    @staticmethod
+    def _pairs_of_batch(rows: int) -> int:
+        return max(1, rows // 2)
 
     def steps_per_epoch(self, session: Session) -> int:
         return steps_per_epoch(len(self._data["train"].pairs), self._pairs_per_step(session.max_batch))
@@ -170,15 +180,25 @@ class Preferences(Objective):
     def step(self, session: Session, number: int) -> Step:
         begun, data = time.perf_counter(), self._data["train"]
         rows = rows_of_step(len(data.pairs), number, self._pairs_per_step(session.max_batch), self.options.seed)
-        # Before the first sequence: the adapter is set aside where their gradients will be.
-        references = [self._references(session, data, int(row)) for row in rows]
         pairs = [data.pairs[row] for row in rows]
-        outcomes = self._add(session, pairs, references)
-        result = session.apply()
+        sizes = [sum(pair.lengths) for pair in pairs]
+        parts = self._steps.parts(sizes, self._pairs_of_batch(session.max_batch))
+        # Before the first sequence: the adapter is set aside where their gradients will be.
+        references = {index: self._references(session, data, int(rows[index])) for part in parts for index in part}
+        outcomes = self._add(session, pairs, parts, references)
+        result = self._steps.apply(session)
+        found = self._numbers_of_all(outcomes)
         tokens = sum(each.counted for pair in pairs for each in self.completions(pair))
-        loss = sum(outcome.loss for outcome, _ in outcomes)
-        seen = sum(sum(pair.lengths) for pair in pairs)
-        return Step(result.of(loss, tokens, time.perf_counter() - begun), seen, self.metrics_of(outcomes))
+        loss = sum(each["loss"] for each in found)
+        metrics = self.metrics_of(found) | self._told_imbalance()
+        return Step(result.of(loss, tokens, time.perf_counter() - begun), sum(sizes), metrics)
+
+    def _numbers_of_all(self, outcomes: Mapping[int, Added]) -> list[dict[str, float]]:
+        """Of each pair of the step, of which this process has added some."""
+        own = {index: self.numbers_of(*outcome) for index, outcome in outcomes.items()}
+        names = ("loss", *self.of_pairs)
+        found = self._steps.of_all({index: np.array([each[name] for name in names]) for index, each in own.items()})
+        return [dict(zip(names, map(float, each), strict=True)) for each in found]
 
     def completions(self, pair: Preference) -> tuple[OfPair, OfPair]:
         """The chosen one, and the rejected one."""
@@ -197,18 +217,23 @@ class Preferences(Objective):
         """dL/dlogp, [1, tokens of both - 1]. tokens: that count in all chosen completions of the step."""
         return completion.spread(number * self.weights(completion))
 
-    def metrics_of(self, outcomes: list[Added]) -> dict[str, float]:
-        """Of all pairs of a step, or of an evaluation."""
-        each = [self._formula.metrics(*scored) for _, scored in outcomes]
-        return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
+    def numbers_of(self, result: PairResult, scored: tuple[Scored, Scored]) -> dict[str, float]:
+        """A pair's share of the loss, and its metrics."""
+        return {"loss": result.loss, **self._formula.metrics(*scored)}
+
+    def metrics_of(self, found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """Of the numbers of all pairs of a step, or of an evaluation."""
+        return {name: float(np.mean([each[name] for each in found])) for name in self.of_pairs}
 
     def _chosen_tokens(self, pairs: list[Preference]) -> int:
         return sum(self.completions(pair)[0].counted for pair in pairs)
 
-    def _add(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[Added]:
-        """Adds the gradient of each pair."""
+    def _add(
+        self, session: Session, pairs: list[Preference], parts: list[list[int]], references: Mapping[int, np.ndarray]
+    ) -> dict[int, Added]:
+        """Adds the gradient of each pair of this process's parts of the step; what became of them, by their indices."""
         if self._formula.needs_batch:
-            return self._add_batch(session, pairs, references)
+            return self._add_batch(session, pairs, parts, references)
         ways = {
             DEFERRED: self._add_deferred,
             INTERLEAVED: self._add_interleaved,
@@ -216,9 +241,11 @@ class Preferences(Objective):
         }
         add = ways[self._way.name]
         tokens = self._chosen_tokens(pairs)
-        return [
-            add(session, pair, reference, len(pairs), tokens) for pair, reference in zip(pairs, references, strict=True)
-        ]
+        return {
+            index: add(session, pairs[index], references[index], len(pairs), tokens)
+            for part in self._steps.batches(session, parts)
+            for index in part
+        }
 
     def _add_deferred(
         self, session: Session, pair: Preference, reference: np.ndarray, pairs: int, tokens: int
@@ -268,14 +295,19 @@ class Preferences(Objective):
         first.backward(self.coefficients(won, result.chosen, tokens))
         return result, (chosen, rejected)
 
-    def _add_batch(self, session: Session, pairs: list[Preference], references: list[np.ndarray]) -> list[Added]:
-        scored = [self._scored(session, pair, reference) for pair, reference in zip(pairs, references, strict=True)]
-        results, tokens = self._results(pairs, scored), self._chosen_tokens(pairs)
-        for pair, result in zip(pairs, results, strict=True):
-            for each, number in zip(self.completions(pair), (result.chosen, result.rejected), strict=True):
+    def _add_batch(
+        self, session: Session, pairs: list[Preference], parts: list[list[int]], references: Mapping[int, np.ndarray]
+    ) -> dict[int, Added]:
+        own = {index: self._scored(session, pairs[index], reference) for index, reference in references.items()}
+        arrays = {index: np.array([astuple(each) for each in scored]).ravel() for index, scored in own.items()}
+        every = [tuple(Scored(*each) for each in values.reshape(2, -1)) for values in self._steps.of_all(arrays)]
+        results, tokens = self._results(pairs, every), self._chosen_tokens(pairs)
+        for index in (index for part in self._steps.batches(session, parts) for index in part):
+            both, numbers = self.completions(pairs[index]), (results[index].chosen, results[index].rejected)
+            for each, number in zip(both, numbers, strict=True):
                 sequence = session.sequence(each.ids, each.scored)
                 sequence.backward(self.coefficients(each, number, tokens))
-        return list(zip(results, scored, strict=True))
+        return {index: (results[index], every[index]) for index in own}
 
     def _results(self, pairs: list[Preference], scored: list[tuple[Scored, Scored]]) -> list[PairResult]:
         if self._formula.needs_batch:
@@ -310,5 +342,5 @@ class Preferences(Objective):
             if stop():
                 return None
             scored.append(self._scored(session, pair, self._references(session, data, row)))
-        outcomes = list(zip(self._results(data.pairs, scored), scored, strict=True))
-        return Measured(sum(result.loss for result, _ in outcomes), self.metrics_of(outcomes))
+        found = [self.numbers_of(*each) for each in zip(self._results(data.pairs, scored), scored, strict=True)]
+        return Measured(sum(each["loss"] for each in found), self.metrics_of(found))

@@ -14,6 +14,7 @@ import numpy as np
 
 from mebp.cache import check_writers, make_cache_folder
 from mebp.data.reference_file import MadeFrom, ReferenceFile, open_reference
+from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.files import read_bytes
 from mebp.session import Session
@@ -48,21 +49,33 @@ class Reference:
         self._folder = {BASE: None, INITIAL: options.adapter}.get(chosen, Path(chosen))
         self._bundle = options.bundle
         self._trainables: Mapping[str, np.ndarray] | None = None
+        self._digest = ""  # of its adapter
         self.note = ""
         if options.adapter and self._folder is None:
             self.note = f"--reference base: {options.adapter} is trained on, and compared with the model without it"
 
     def begin(self, session: Session) -> None:
         """Reads its adapter, by the session, whose own is there again afterwards. Raises mebp.Error where it does not
-        fit."""
-        if self._folder is None:
+        fit. Of several processes the first reads it, for all."""
+        group = joined()
+        if self._folder is not None and (group is None or group.is_first):
+            self._read(session, self._folder)
+        if group is None:
             return
+        self._digest = str(group.gather_json(self._digest)[0])
+        if self._digest:
+            self._trainables = self._trainables or session.trainables()
+            for values in self._trainables.values():
+                group.broadcast(values)
+
+    def _read(self, session: Session, folder: Path) -> None:
         own = session.trainables()
         try:
-            session.load_adapter(self._folder)
+            session.load_adapter(folder)
             self._trainables = session.trainables()
         finally:
             session.set_trainables(own)
+        self._digest = sha256(read_bytes(folder / "adapter_model.safetensors", "check --reference")).hexdigest()
 
     def logprobs(self, session: Session, ids: np.ndarray, mask: np.ndarray, temperature: float = 1.0) -> np.ndarray:
         """As Session.logprobs."""
@@ -87,9 +100,3 @@ class Reference:
             return open_reference(folder / name, made_from, lengths)
         with tempfile.TemporaryDirectory(prefix="mebp-") as folder:  # which is mapped, and stays until it is of no use
             return open_reference(Path(folder) / name, made_from, lengths)
-
-    @property
-    def _digest(self) -> str:
-        if self._folder is None:
-            return ""
-        return sha256(read_bytes(self._folder / "adapter_model.safetensors", "check --reference")).hexdigest()

@@ -3,6 +3,7 @@
 
 1. At the first of a rollout's updates, the session writes completions for each prompt of the step, or takes them from
    --rollouts, and rewards score them. What all updates have in common is made of that, and kept.
+   Of several processes each writes those of some prompts, and scores them; then all have all of them.
 2. Each update runs sequences one after another: forward, coefficients, backward. Nothing of one is left when the next
    begins, so the peak does not know how many there are.
 3. What later updates of a rollout need travels in the state of the run.
@@ -11,8 +12,8 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from mebp.data.rollouts import Completion, Rollout, load_rollouts
 from mebp.data.sources import Source, check_no_shares
 from mebp.data.thoughts import thought_and_answer
 from mebp.data.turn_ends import PromptEnds
+from mebp.distributed.sequence_steps import SequenceSteps
 from mebp.errors import Error
 from mebp.rewards import TIMEOUT, Sampled, StoppedError, load_rewards
 from mebp.rewards.sampled import Progress
@@ -30,57 +32,12 @@ from mebp.session import Session
 from mebp.tokenizer import Tokenizer
 from mebp.training.objective_options import parts_of
 from mebp.training.objectives.base import ANY_LENGTH, Measured, Objective, Step, vocabulary_of
-from mebp.training.objectives.continuation import Continuation
+from mebp.training.objectives.kept import Kept
 from mebp.training.objectives.references import Reference, check_unkept
 from mebp.training.options import TrainingOptions
 from mebp.words import counted
 
 OVERFLOWS = "ratio_overflows"  # tokens whose ratio was beyond e^20, and was taken as that
-
-
-@dataclass
-class Kept(Continuation):
-    """What all updates of a rollout have in common of a completion. Fields are numbers, None, or arrays of [tokens]:
-    int32 of ids, bool of a mask, float32 of all others."""
-
-    _TYPES: ClassVar[Mapping[str, type]] = {"prompt": np.int32, "completion": np.int32, "mask": bool}
-
-    def saved(self) -> dict:
-        """As JSON has it."""
-        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
-
-    @classmethod
-    def restored(cls, saved: object) -> "Kept":
-        """Raises ValueError or TypeError for what saved() never is: a state may be a stranger's."""
-        if not isinstance(saved, dict):
-            raise ValueError("a completion has names")
-        kinds = {each.name: each.type for each in fields(cls)}
-        restored = cls(**{name: cls._value(name, kinds.get(name), value) for name, value in saved.items()})
-        if not (restored.prompt.size and restored.completion.size):
-            raise ValueError("a prompt and its completion have tokens")
-        for name, value in vars(restored).items():
-            is_beside = isinstance(value, np.ndarray) and name not in ("prompt", "completion")
-            if is_beside and len(value) != restored.tokens_of(name):
-                raise ValueError(f"{name} is of other tokens")
-        return restored
-
-    def tokens_of(self, name: str) -> int:
-        """How many an array is of, beside those of ids."""
-        return self.length
-
-    @classmethod
-    def _value(cls, name: str, kind: object, value: object) -> object:
-        if kind in (int, float):
-            if type(value) is not int and not (kind is float and type(value) is float):
-                raise ValueError(f"{name} is a number")
-            return value
-        if value is None and kind != np.ndarray:
-            return None
-        stored = cls._TYPES.get(name, np.float32)
-        known = {np.int32: (int,), bool: (bool,), np.float32: (int, float)}[stored]
-        if not isinstance(value, list) or not all(type(each) in known for each in value):
-            raise ValueError(f"{name} is a list of numbers")
-        return np.array(value, stored)
 
 
 @dataclass(frozen=True)
@@ -124,7 +81,8 @@ class Rollouts(Objective):
         self.notes = [note for read in (self._given, self._eval) if read for note in read.notes]
         self._check_rewards()
         of_rewards = (f"rewards/{name}/mean" for name in (self._rewards.names if self._rewards else ()))
-        self.metrics = (*self.own_metrics, "completions/mean_length", *of_rewards)
+        self.metrics = (*self.metrics, *self.own_metrics, "completions/mean_length", *of_rewards)
+        self._steps = SequenceSteps(self._shared)
         self._current: list[Any] = []  # of `kept`
         self._outcome: dict[str, float] = {}  # metrics that all updates of a rollout have
 
@@ -166,7 +124,7 @@ class Rollouts(Objective):
         return own | self.own_options()
 
     def session_options(self) -> Mapping[str, object]:
-        return {"accumulate": True}
+        return {"accumulate": True} | self._shared_options()
 
     def bytes_beside(self, session: Session) -> int:
         """Of writing: what a session that trains has already is counted there."""
@@ -174,6 +132,7 @@ class Rollouts(Objective):
         return 0 if self._handed else sum(each["bytes"] for each in own)
 
     def begin(self, session: Session) -> Iterator[str]:
+        self.check_alike(session)
         yield from self.notes
         if self._handed is None and not session.generates:
             yield "the bundle was compiled without --generate-len, so each token computes the whole text again"
@@ -207,38 +166,87 @@ class Rollouts(Objective):
 
     @property
     def _rollouts_per_epoch(self) -> int:
-        return steps_per_epoch(len(self._given.rows), self.options.accumulate)
+        return steps_per_epoch(len(self._given.rows), self.options.batches_per_step)
 
     def steps_of_evaluation(self, session: Session) -> float:
-        return self._updates * len(self._eval.rows) / self.options.accumulate / self._group
+        return self._updates * len(self._eval.rows) / self.options.batches_per_step / self._group
 
     def step(self, session: Session, number: int) -> Step | None:
         begun = time.perf_counter()
         rollout, update = divmod(number, self._updates)
         if update == 0:
-            try:
-                self._current = self._keep(session, self._write(rollout))
-            except StoppedError:
+            current = self._roll_out(session, rollout)
+            if current is None:
                 return None
+            self._current = current
         elif not self._current:
             raise Error("the state does not have the rollout that this update is of; start over without --resume")
         added = self._add(session, rollout, update)
-        result = session.apply()
+        result = self._steps.apply(session)
         if update + 1 == self._updates and (rollout + 1) % self._rollouts_per_epoch == 0:
             self._end_epoch()
         seconds = time.perf_counter() - begun
-        return Step(result.of(added.loss, added.tokens, seconds), added.seen, self._outcome | added.metrics)
+        metrics = self._outcome | added.metrics | self._told_imbalance()
+        return Step(result.of(added.loss, added.tokens, seconds), added.seen, metrics)
 
-    def _write(self, rollout: int) -> list[Rollout]:
-        seed = self.options.seed
-        rows = rows_of_step(len(self._given.rows), rollout, self.options.accumulate, seed)
+    def _roll_out(self, session: Session, rollout: int) -> list[Any] | None:
+        """What a rollout's updates are made with, of all processes, group after group; sets the metrics that they have
+        in common. None where one of the processes is to end."""
+        rows = rows_of_step(len(self._given.rows), rollout, self.options.batches_per_step, self.options.seed)
+        parts = self._steps.parts([self._size(row) for row in rows])
+        own = sorted(unit for part in parts for unit in part)
+        written, rewards = [], np.empty(0)
+        try:
+            written = [self._write(rollout, int(rows[unit])) for unit in own]
+            rewards = self._rewarded(written, Progress(session.steps, 0))
+            is_stopped = False
+        except StoppedError:
+            is_stopped = True
+        if self.ends(is_stopped):
+            return None
+        numbers = [unit * self._group + member for unit in own for member in range(self._group)]
+        lengths = [len(each.ids) for group in written for each in group.completions]
+        scored = zip(numbers, lengths, rewards, strict=True)
+        found = np.stack(self._steps.of_all({number: np.array([length, *of]) for number, length, of in scored}))
+        self._outcome = {"completions/mean_length": float(np.mean(found[:, 0]))}
+        if self._rewards:
+            of_rewards = self._rewards.metrics_of(found[:, 1:]).items()
+            self._outcome |= {name: value for name, value in of_rewards if name in self.metrics}
+        current = self._share(dict(zip(numbers, self._keep(session, written), strict=True)))
+        given = (self._given.rows[row] for row in rows)
+        self._compare(current, found[:, 1:], [each.prompt if self._handed else each for each in given])
+        return current
+
+    def _size(self, row: int) -> int:
+        """Tokens of a prompt's sequences, as far as they are known."""
+        if self._prompts:
+            return self._group * (len(self._prompts.rows[row].ids) + self._room)
+        group = self._handed.rows[row]
+        return sum(len(group.prompt.ids) + len(each.ids) for each in group.completions)
+
+    def _write(self, rollout: int, row: int) -> Rollout:
         if self._handed:
-            return [self._handed.rows[row] for row in rows]
-        return [self._writer.write(self._prompts.rows[row], seed, rollout, int(row)) for row in rows]
+            return self._handed.rows[row]
+        return self._writer.write(self._prompts.rows[row], self.options.seed, rollout, row)
+
+    def _share(self, own: Mapping[int, Any]) -> list[Any]:
+        """What all processes keep, where `own` is this one's, by the completions' numbers in the step."""
+        if self._shared is None:
+            return [own[number] for number in sorted(own)]
+        sent = {number: each.packed() for number, each in own.items()}
+        try:
+            return [self.kept.unpacked(values) for values in self._steps.of_all(sent)]
+        except (ValueError, TypeError):
+            raise Error("another process of the group sends no completions; start all from the same mebp") from None
 
     @abstractmethod
     def _keep(self, session: Session, written: Sequence[Rollout]) -> list[Kept]:
-        """What a rollout's updates are made with; sets the metrics that they have in common."""
+        """What this process keeps of what it has written; it computes with the session."""
+
+    @abstractmethod
+    def _compare(self, kept: Sequence[Any], rewards: np.ndarray, prompts: Sequence[Prompt]) -> None:
+        """Sets what follows from all completions of the rollout, group after group, and from their rewards, float64
+        [completions, rewards]; and its metrics."""
 
     @abstractmethod
     def _add(self, session: Session, rollout: int, update: int) -> Added:
@@ -248,19 +256,17 @@ class Rollouts(Objective):
         """After its last update."""
 
     def _rewarded(self, written: Sequence[Rollout], progress: Progress) -> np.ndarray:
-        """float64 [completions, rewards], NaN where there is none; sets the metrics of these."""
-        every = [each for group in written for each in group.completions]
-        self._outcome = {"completions/mean_length": float(np.mean([len(each.ids) for each in every]))}
+        """float64 [completions, rewards] of what this process has written; NaN where there is none."""
+        if not written:
+            return np.empty((0, 0))
         if self._rewards is None:
-            return np.stack([each.rewards for each in every])
+            return np.stack([each.rewards for group in written for each in group.completions])
         sampled = [
             self._sampled(group.prompt, each, index)
             for group in written
             for index, each in enumerate(group.completions, start=1)
         ]
-        scores = self._rewards.score(sampled, progress)
-        self._outcome |= {name: value for name, value in scores.metrics.items() if name in self.metrics}
-        return scores.rewards
+        return self._rewards.score(sampled, progress).rewards
 
     def _sampled(self, prompt: Prompt, completion: Completion, number: int = 1) -> Sampled:
         apart = thought_and_answer(self._tokenizer, prompt.ids, completion.ids)
@@ -290,6 +296,14 @@ class Rollouts(Objective):
             return None
         reward = float(np.nanmean(np.nansum(rewards, axis=1)))
         return Measured(-reward, {self.curve[1]: reward})
+
+    def begin_alike(self, session: Session) -> int:
+        steps = super().begin_alike(session)
+        if self._shared:
+            current = self._share(dict(enumerate(self._current)) if self._is_first else {})
+            self.restore(self._shared.of_first({**self.saved(), "rollout": []}))
+            self._current = current
+        return steps
 
     def saved(self) -> dict:
         kept = [each.saved() for each in self._current] if self._updates > 1 else []

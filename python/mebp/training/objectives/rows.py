@@ -10,8 +10,6 @@ from mebp.arrays import IGNORED_LABEL
 from mebp.data import Dataset
 from mebp.data.masking import MaskedText
 from mebp.data.sources import Source, told
-from mebp.distributed.global_batch import GlobalBatch
-from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
@@ -52,31 +50,14 @@ class OfRows(Objective):
         loss = evaluate(session, data, stop)
         return None if loss is None else Measured(loss)
 
-    def __init__(self, options: TrainingOptions) -> None:
-        super().__init__(options)
-        self._shared = GlobalBatch(options.global_batch, joined()) if options.global_batch else None
-        self.metrics = (*self.metrics, "imbalance") if joined() else self.metrics
-
-    def session_options(self) -> Mapping[str, object]:
-        return super().session_options() | (self._shared.session_options() if self._shared else {})
-
     @classmethod
     def check_options(cls, options: TrainingOptions) -> None:
         if options.global_batch and options.optimizer and takes_losses(options.optimizer):
             raise Error(f"--global-batch sums gradients, and --optimizer {options.optimizer} takes losses alone; give "
                         "--accumulate instead")  # fmt: skip
 
-    def begin_alike(self, session: Session) -> int:
-        if self._shared:
-            self._shared.begin_alike(session)
-        return session.steps
-
-    def ends(self, asked: bool) -> bool:
-        return self._shared.ends(asked) if self._shared else asked
-
     def begin(self, session: Session) -> Iterator[str]:
-        if self._shared:
-            self._shared.check_alike(session, self.options, self.digest)
+        self.check_alike(session)
         yield from self.notes
 
     def steps_per_epoch(self, session: Session) -> int:
@@ -103,8 +84,7 @@ class OfRows(Objective):
         batches = self.data.step_batches(number, session.max_batch, options.batches_per_step, options.seed)
         losses = self._losses_by_source(session, number, batches)
         result = self._shared.step(session, batches) if self._shared else session.step(*batches)
-        metrics = losses(result.loss) | ({"imbalance": self._shared.imbalance} if joined() else {})
-        return Step(result, sum(ids.size for ids in batches[0]), metrics)
+        return Step(result, sum(ids.size for ids in batches[0]), losses(result.loss) | self._told_imbalance())
 
     def hold(self, held: Dataset | None) -> None:
         """Takes what was held out of the data, for evaluations. Raises mebp.Error where it was to be something."""
@@ -119,7 +99,7 @@ class OfRows(Objective):
             )
 
     def measures(self, which: str) -> bool:
-        return which in self.measured and (self._shared is None or self._shared.is_first)
+        return which in self.measured and self._is_first
 
     def use(self, data: Dataset) -> None:
         """Says which losses are logged: with several sources, that of each."""
