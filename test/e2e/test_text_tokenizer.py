@@ -227,6 +227,18 @@ _ADVICE = "; use a model with a tokenizer that docs/format.md has, or train on t
         ({"model": {"type": "WordLevel", "vocab": {}}}, f"model 'WordLevel' is not supported{_ADVICE}"),
         ({"post_processor": {"type": "X"}}, f"post_processor 'X' is not supported{_ADVICE}"),
         ({"decoder": {"type": "Fuse", "x": 1}}, f"decoder Fuse: 'x' is not supported{_ADVICE}"),
+        *(
+            (
+                {place: {"type": kind, key: value}},
+                f"{place} {kind}: {key} '{value}', which is not one character, is not supported{_ADVICE}",
+            )
+            for place, kind, key in [
+                ("pre_tokenizer", "Metaspace", "replacement"),
+                ("decoder", "Metaspace", "replacement"),
+                ("decoder", "Strip", "content"),
+            ]
+            for value in ("", "ab", "e\u0301")
+        ),
         ({"x": 1}, "'x' is not supported; save the tokenizer again"),
         (
             {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\h"}, "behavior": "Isolated", "invert": False}},

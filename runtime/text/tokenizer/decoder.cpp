@@ -173,10 +173,8 @@ Result<Decoder> makeDecoder(const Json &given) {
       return Status();
     };
   } else if (type == "Strip") {
-    const std::string content = fields.text("content", " ");
+    const std::string content = fields.character("content", " ");
     const uint64_t start = fields.whole("start", 0), stop = fields.whole("stop", 0);
-    if (content.empty())
-      fields.refuse("an empty content");
     made.run = [=](Texts &texts) {
       for (std::string &text : texts)
         stripEnds(text, content, start, stop);
