@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "mebp/tokenizer.h"
+#include "target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  // A value of JSON takes some hundred bytes, and two in the file; a word of the vocabulary as many in each index.
+  mebp::fuzz::AllocationLimit limit(30 * size);
   mebp_tokenizer *tokenizer = nullptr;
   mebp_error error;
   if (mebp_tokenizer_open_bytes(data, size, &tokenizer, &error) != MEBP_OK)
