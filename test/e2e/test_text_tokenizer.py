@@ -252,6 +252,24 @@ def test_files_that_are_refused(changed: dict, message: str, trained: Callable[[
     assert str(refused.value) == f"tokenizer.json: {message}"
 
 
+def test_a_decoder_may_not_make_texts_without_end(trained: Callable[[str], dict]) -> None:
+    """Forty times twice as long would be a terabyte."""
+    doubling = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    for count, is_read in ((6, True), (40, False)):
+        decoder = {"type": "Sequence", "decoders": [{"type": "ByteLevel"}, *[doubling] * count]}
+        ours = TextTokenizer(json.dumps({**trained("GPT2"), "decoder": decoder}).encode())
+        ids = ours.encode(b"a" * 10_000)
+        if is_read:
+            assert ours.decode(ids) == "a" * (10_000 << count)
+            continue
+        with pytest.raises(Error) as refused:
+            ours.decode(ids)
+        assert str(refused.value) == (
+            "a sequence in tokenizer.json makes the text more than 64 times as long; use a model with another "
+            "tokenizer, or train on token ids"
+        )
+
+
 def test_json_that_is_refused(tmp_path: Path) -> None:
     for written, message in [
         (b"{", "is not JSON at byte 2; save the tokenizer again"),
