@@ -66,7 +66,8 @@ def program_of_the_page(tmp_path_factory) -> Path:
     """A project of the program in docs/c-api.md."""
     folder = tmp_path_factory.mktemp("outside") / "ids"
     folder.mkdir()
-    (program,) = re.findall(r"```c\n(.*?)```", (ROOT / "docs" / "c-api.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```c\n(.*?)```", (ROOT / "docs" / "c-api.md").read_text(), re.DOTALL)
+    (program,) = (block for block in blocks if "int main(" in block)
     (folder / "ids.c").write_text(program)
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.22)\nproject(ids LANGUAGES C)\nfind_package(mebp REQUIRED)\n"
