@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts in place for other programs: libmebp.so, its header, what find_package(mebp) and
-# pkg-config read, and mebp-run. All of it may be moved afterwards.
+# What `cmake --install` puts in place for other programs: libmebp.so, libmebp_text.so, their headers, what
+# find_package(mebp) and pkg-config read, and mebp-run. All of it may be moved afterwards.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,7 +9,6 @@ string(REGEX REPLACE "^.* " "" api ${api})
 
 # The runtime's objects again, behind the functions of mebp.h alone.
 add_library(mebp_shared SHARED $<TARGET_OBJECTS:mebp>)
-target_include_directories(mebp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(mebp_shared PRIVATE $<BUILD_INTERFACE:mebp_layout> $<BUILD_INTERFACE:mebp_format> $<BUILD_INTERFACE:mebp_cpu>
   ${CMAKE_DL_LIBS})
 set_target_properties(mebp_shared PROPERTIES OUTPUT_NAME mebp EXPORT_NAME mebp SOVERSION ${api} LINKER_LANGUAGE CXX)
@@ -18,8 +17,11 @@ if(NOT APPLE)
   set_property(TARGET mebp_shared APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/exports.map)
 endif()
 
+foreach(library mebp_shared mebp_text)
+  target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/mebp)
-install(TARGETS mebp_shared mebp-run EXPORT mebp COMPONENT runtime)
+install(TARGETS mebp_shared mebp_text mebp-run EXPORT mebp COMPONENT runtime)
 install(DIRECTORY runtime/include/mebp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(EXPORT mebp NAMESPACE mebp:: FILE mebpConfig.cmake DESTINATION ${package} COMPONENT runtime)
@@ -28,5 +30,9 @@ install(FILES ${PROJECT_BINARY_DIR}/mebpConfigVersion.cmake DESTINATION ${packag
 
 # From the folder of mebp.pc back to the prefix.
 file(RELATIVE_PATH upwards /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(cmake/mebp.pc.in ${PROJECT_BINARY_DIR}/mebp.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/mebp.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT runtime)
+function(install_pkg_config library description)
+  configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${library}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT runtime)
+endfunction()
+install_pkg_config(mebp "${PROJECT_DESCRIPTION}")
+install_pkg_config(mebp_text "Text and conversations as the token ids that mebp trains on")

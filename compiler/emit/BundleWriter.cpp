@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
 #include <unistd.h>
 
 using namespace mlir;
@@ -70,18 +71,35 @@ void describeListed(const Options &options, llvm::json::Object &out) {
   });
 }
 
-std::string makeManifest(ModuleOp module, const Options &options, StringRef tokenizer, const format::Bundle &bundle) {
+/// The files in the copy of tokenizer/, as seen from there, with their checksums.
+LogicalResult sumTokenizer(Location location, const std::string &copy, std::map<std::string, uint32_t> &checksums) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(copy, error), end; !error && entry != end; entry.increment(error)) {
+    if (!entry->is_regular_file(error))
+      continue;
+    auto content = llvm::MemoryBuffer::getFile(entry->path().string(), /*IsText=*/false,
+                                               /*RequiresNullTerminator=*/false);
+    if (!content) {
+      error = content.getError();
+      break;
+    }
+    const std::string name = entry->path().lexically_relative(copy).generic_string();
+    if (llvm::json::isUTF8(name)) // as JSON is; no tokenizer has another
+      checksums[name] = format::crc32((*content)->getBufferStart(), (*content)->getBufferSize());
+  }
+  return error ? emitError(location) << copy << ": " << error.message() << "; nothing was written" : success();
+}
+
+std::string makeManifest(ModuleOp module, const Options &options, const std::map<std::string, uint32_t> &tokenizer,
+                         const format::Bundle &bundle) {
   namespace json = llvm::json;
   json::Array tokenizerFiles;
-  if (!tokenizer.empty()) {
-    std::vector<std::string> names;
-    std::error_code ignored; // copying the folder has reported it
-    for (const auto &entry : std::filesystem::directory_iterator(tokenizer.str(), ignored))
-      if (entry.is_regular_file())
-        names.push_back(entry.path().filename().string());
-    llvm::sort(names);
-    for (const std::string &name : names)
+  json::Object checksums;
+  for (const auto &[name, checksum] : tokenizer) {
+    if (name.find('/') == std::string::npos)
       tokenizerFiles.push_back(name);
+    checksums[name] = checksum;
   }
   json::Object given{{"precision", options.storage.narrowActivations ? "bf16" : "f32"},
                      {"weights", nameOf(options.storage.matrices)},
@@ -103,6 +121,7 @@ std::string makeManifest(ModuleOp module, const Options &options, StringRef toke
                              {"sequence", bundle.model().sequence()}}},
       {"options", std::move(given)},
       {"tokenizer", std::move(tokenizerFiles)},
+      {"tokenizer_crc32", std::move(checksums)},
   };
   if (auto places = module->getAttrOfType<StringAttr>("mebp.gguf")) // which the import has found to be JSON
     if (auto parsed = json::parse(places.getValue()))
@@ -251,17 +270,21 @@ LogicalResult writeBundle(ModuleOp module, const Options &options, StringRef tok
   if (int reason = folder.open())
     return emitError(location) << target << ": cannot be made here: " << std::strerror(reason)
                                << "; choose a folder that exists and can be written";
+  std::map<std::string, uint32_t> tokenizerFiles;
   if (!tokenizer.empty()) {
-    fs::copy(tokenizer.str(), folder.file("tokenizer"), fs::copy_options::recursive, error);
+    const std::string copy = folder.file("tokenizer");
+    fs::copy(tokenizer.str(), copy, fs::copy_options::recursive, error);
     if (error)
-      return emitError(location) << folder.file("tokenizer") << ": " << error.message() << "; nothing was written";
+      return emitError(location) << copy << ": " << error.message() << "; nothing was written";
+    if (failed(sumTokenizer(location, copy, tokenizerFiles)))
+      return failure();
   }
   uint32_t weightsDigest = 0;
   if (failed(writeWeights(parameters, options.storage.randomSeed, bundle, isInterrupted, folder.file("weights.bin"),
                           weightsDigest)))
     return failure();
   bundle.set_weights_crc32(weightsDigest);
-  std::string manifest = makeManifest(module, options, tokenizer, bundle);
+  std::string manifest = makeManifest(module, options, tokenizerFiles, bundle);
   bundle.set_manifest_crc32(format::crc32(manifest.data(), manifest.size()));
   std::string payload = bundle.SerializeAsString();
   const format::Header header = format::headerOf(payload);

@@ -97,7 +97,18 @@ void Bundle::checkWeights() const {
   check(code, error);
 }
 
+static void validateBundle(const Path &path) {
+  mebp_error error;
+  mebp_code code;
+  {
+    nb::gil_scoped_release others; // gigabytes may be read
+    code = mebp_bundle_validate(path.c_str(), &error);
+  }
+  check(code, error);
+}
+
 void bindBundle(nb::module_ &module) {
+  module.def("validate_bundle", &validateBundle, nb::arg("path"));
   nb::class_<Bundle>(module, "Bundle")
       .def(nb::init<const Path &>(), nb::arg("path"))
       .def("info", &Bundle::describeInfo)

@@ -8,6 +8,7 @@
 #include "format/optimizers.h"
 #include "format/tasks.h"
 #include "runtime/api/handle.h"
+#include "runtime/bundle/tokenizer_files.h"
 #include "runtime/core/decimal.h"
 #include "runtime/train/trainables.h"
 
@@ -69,6 +70,8 @@ mebp_code mebp_bundle_validate(const char *path, mebp_error *error) {
   return guarded(error, {{"path", path}}, [&] {
     Bundle bundle;
     Status status = bundle.open(path);
+    if (status.ok())
+      status = checkTokenizerFiles(path, bundle.manifest());
     return status.ok() ? bundle.checkDigest() : status;
   });
 }

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `cmake --install` leaves serves a project outside of the tree, also after it was moved."""
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from mebp.data import load_dataset
+from mebp.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -54,6 +59,47 @@ def test_pkg_config_finds_it(installed, project, bundle, tmp_path):
     program = tmp_path / "train"
     run("cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", project / "train.c", "-o", program, *flags)
     train(program, bundle, tmp_path / "adapter", env={"LD_LIBRARY_PATH": str(library(installed).parent)})
+
+
+@pytest.fixture(scope="module")
+def program_of_the_page(tmp_path_factory) -> Path:
+    """A project of the program in docs/c-api.md."""
+    folder = tmp_path_factory.mktemp("outside") / "ids"
+    folder.mkdir()
+    blocks = re.findall(r"```c\n(.*?)```", (ROOT / "docs" / "c-api.md").read_text(), re.DOTALL)
+    (program,) = (block for block in blocks if "int main(" in block)
+    (folder / "ids.c").write_text(program)
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(ids LANGUAGES C)\nfind_package(mebp REQUIRED)\n"
+        "add_executable(ids ids.c)\ntarget_link_libraries(ids PRIVATE mebp::mebp_text)\n"
+    )
+    return folder
+
+
+def ids_of_the_page(bundle: Path, folder: Path) -> list[int]:
+    """What the program is to print."""
+    turns = [{"role": "user", "content": "Who trims the wick?"}, {"role": "assistant", "content": "The keeper."}]
+    (folder / "turns.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    (row,) = load_dataset(folder / "turns.jsonl", Tokenizer(bundle), 512).rows
+    return row.ids.tolist()
+
+
+def test_cmake_finds_the_library_of_texts(installed, program_of_the_page, bundle, tmp_path):
+    run("cmake", "-S", program_of_the_page, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={installed}")
+    run("cmake", "--build", tmp_path)
+    assert [int(line) for line in run(tmp_path / "ids", bundle).split()] == ids_of_the_page(bundle, tmp_path)
+
+
+def test_pkg_config_finds_the_library_of_texts(installed, program_of_the_page, bundle, tmp_path):
+    folder = library(installed).parent
+    packages = {"PKG_CONFIG_PATH": str(folder / "pkgconfig"), "PATH": "/usr/bin:/bin"}
+    flags = run("pkg-config", "--cflags", "--libs", "mebp_text", env=packages).split()
+    source, program = program_of_the_page / "ids.c", tmp_path / "ids"
+    run("cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags)
+    output = run(program, bundle, env={"LD_LIBRARY_PATH": str(folder)})
+    assert [int(line) for line in output.split()] == ids_of_the_page(bundle, tmp_path)
+    needed = run("objdump", "-p", program)
+    assert "libmebp_text.so" in needed and "libmebp.so" not in needed
 
 
 def test_it_shows_the_functions_of_its_header_and_nothing_else(installed):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mebp.data.thoughts import end_of_empty_thought
 from mebp.errors import Error
 from mebp.exporter.packaged import unpack
 from mebp.tokenizer import Tokenizer
@@ -68,6 +69,25 @@ def completions(chance: random.Random) -> dict:
     return {"prompt": text(chance), "completion": thought + (text(chance) or "."), **mark(chance)}
 
 
+def thoughts(chance: random.Random) -> dict:
+    """Completions that begin with two tags of a thought, or with what is almost that: names of other letters, or of
+    signs that only Unicode takes for those of ASCII."""
+
+    def one_of(usual: list[str], others: list[str]) -> str:
+        return chance.choice(others if chance.random() < 0.1 else usual)
+
+    def tag() -> str:
+        ends = [one_of(["", "a", ":", "_7", "x" * 20], ["x" * 21, "\u0436", "\u00e9", "\u0663", "-"]) for _ in range(2)]
+        word = one_of(["think", "Thought", "REASON"], ["th\u0131nk", "thin\u212a", "rea\u017fon", "THOUGHT\u0130"])
+        return chance.choice("<[\u25c1") + chance.choice(["", "|", "/", "|/"]) + word.join(ends) + chance.choice("]>")
+
+    def space() -> str:
+        return one_of(["", "\n", "\n\n", " \u3000\x1c", " " * 9], ["\u200b", " " * 10])
+
+    thought = space() + tag() + space() + tag() + space()
+    return {"prompt": text(chance), "completion": thought + (text(chance) or ".")}
+
+
 def conversations(chance: random.Random) -> dict:
     def content() -> object:
         if chance.random() < 0.8:
@@ -109,6 +129,16 @@ def test_files_of_each_form_have_the_same_rows(tmp_path, tokenizer, kind, seed, 
     file = tmp_path / "data.jsonl"
     file.write_text("\n".join(lines(kind, seed)), encoding="utf-8")
     check(Run(file, length=40, shares=shares, seed=seed, batch=1 + seed, steps=30), tokenizer)
+
+
+def test_thoughts_without_a_word_are_told_alike(tmp_path, tokenizer):
+    chance = random.Random(4)
+    samples = [thoughts(chance) for _ in range(400)]
+    told = [end_of_empty_thought(sample["completion"]) for sample in samples]
+    assert 40 < sum(end is not None for end in told) < 360
+    file = tmp_path / "data.jsonl"
+    file.write_text("\n".join(map(json.dumps, samples)))
+    check(Run(file, length=200, batch=4, steps=100), tokenizer)
 
 
 @pytest.mark.parametrize("loss_on", ["last", "all", "turns"])

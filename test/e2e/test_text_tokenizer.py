@@ -227,6 +227,18 @@ _ADVICE = "; use a model with a tokenizer that docs/format.md has, or train on t
         ({"model": {"type": "WordLevel", "vocab": {}}}, f"model 'WordLevel' is not supported{_ADVICE}"),
         ({"post_processor": {"type": "X"}}, f"post_processor 'X' is not supported{_ADVICE}"),
         ({"decoder": {"type": "Fuse", "x": 1}}, f"decoder Fuse: 'x' is not supported{_ADVICE}"),
+        *(
+            (
+                {place: {"type": kind, key: value}},
+                f"{place} {kind}: {key} '{value}', which is not one character, is not supported{_ADVICE}",
+            )
+            for place, kind, key in [
+                ("pre_tokenizer", "Metaspace", "replacement"),
+                ("decoder", "Metaspace", "replacement"),
+                ("decoder", "Strip", "content"),
+            ]
+            for value in ("", "ab", "e\u0301")
+        ),
         ({"x": 1}, "'x' is not supported; save the tokenizer again"),
         (
             {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\h"}, "behavior": "Isolated", "invert": False}},
@@ -238,6 +250,24 @@ def test_files_that_are_refused(changed: dict, message: str, trained: Callable[[
     with pytest.raises(Error) as refused:
         TextTokenizer(json.dumps({**trained("GPT2"), **changed}).encode())
     assert str(refused.value) == f"tokenizer.json: {message}"
+
+
+def test_a_decoder_may_not_make_texts_without_end(trained: Callable[[str], dict]) -> None:
+    """Forty times twice as long would be a terabyte."""
+    doubling = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    for count, is_read in ((6, True), (40, False)):
+        decoder = {"type": "Sequence", "decoders": [{"type": "ByteLevel"}, *[doubling] * count]}
+        ours = TextTokenizer(json.dumps({**trained("GPT2"), "decoder": decoder}).encode())
+        ids = ours.encode(b"a" * 10_000)
+        if is_read:
+            assert ours.decode(ids) == "a" * (10_000 << count)
+            continue
+        with pytest.raises(Error) as refused:
+            ours.decode(ids)
+        assert str(refused.value) == (
+            "a sequence in tokenizer.json makes the text more than 64 times as long; use a model with another "
+            "tokenizer, or train on token ids"
+        )
 
 
 def test_json_that_is_refused(tmp_path: Path) -> None:

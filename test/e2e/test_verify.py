@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -200,6 +201,24 @@ def test_files_are_compared_with_the_checksum(made, capsys, tmp_path):
     assert "weights.bin: checksum does not match; the file is damaged" in refusal(capsys, bundle, "--files")
     with pytest.raises(mebp.Error, match="checksum does not match"):
         mebp.verify_files(bundle)
+
+
+def test_files_of_the_tokenizer_are_compared_with_their_checksums(smollm2, capsys, tmp_path):
+    manifest = json.loads((smollm2.bundle / "manifest.json").read_text())
+    listed = {path.relative_to(smollm2.bundle / "tokenizer").as_posix(): zlib.crc32(path.read_bytes())
+              for path in (smollm2.bundle / "tokenizer").rglob("*") if path.is_file()}  # fmt: skip
+    assert manifest["tokenizer_crc32"] == listed and {"tokenizer.json", "chat.json"} <= listed.keys()
+    assert manifest["tokenizer"] == sorted(name for name in listed if "/" not in name)
+    bundle = tmp_path / "copy.mebp"
+    shutil.copytree(smollm2.bundle, bundle)
+    for name in listed:
+        file = bundle / "tokenizer" / name
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        wrong = f"{file}: checksum does not match; the file was changed, compile the bundle again"
+        assert wrong in refusal(capsys, bundle, "--files")
+        file.write_bytes(content)
+    assert mebp.verify_files(bundle) > 50e6
 
 
 def test_files_are_compared_alone(made, capsys):

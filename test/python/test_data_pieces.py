@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+import mebp
 from mebp.data import load_dataset
 from mebp.data.checking_pieces import CONVERSATIONS, generate, pieces_of
 from mebp.data.conversations import Turns, conversation_row
@@ -17,7 +18,7 @@ from mebp.data.pieces import Pieces, UnfitError
 from mebp.exporter.tokenizer import PIECES, write_pieces
 from mebp.tokenizer import Tokenizer
 from support.composed import FAMILIES, compose
-from support.textmodel import make_text_bundle
+from support.textmodel import CHATML, make_text_bundle
 from support.trl_templates import BEGIN, ENDS, FOLDER, marked_tokenizer
 
 TRL = sorted(file.stem for file in FOLDER.glob("*.jinja") if not file.stem.endswith("_training"))
@@ -206,3 +207,26 @@ def test_export_writes_them(backend, tmp_path, capsys):
 def test_bundles_have_them(tmp_path):
     bundle = make_text_bundle(tmp_path)
     assert json.loads((bundle / "tokenizer" / PIECES).read_text()) == pieces_of(Tokenizer(bundle)).to_json()
+
+
+def test_they_are_in_a_model_that_is_written_and_made_anew_when_that_is_exported(tmp_path):
+    bundle = make_text_bundle(tmp_path)
+    pieces = (bundle / "tokenizer" / PIECES).read_bytes()
+    mebp.Session(bundle).save_adapter(tmp_path / "adapter")
+    mebp.merge(bundle, adapter=tmp_path / "adapter", output=tmp_path / "merged")
+    mebp.compile(tmp_path / "model.onnx", tmp_path / "full.mebp", seq_len=32, weights="bf16", train="full")
+    mebp.Session(tmp_path / "full.mebp").save_model(tmp_path / "trained")
+    for folder in (tmp_path / "merged", tmp_path / "trained"):
+        assert (folder / PIECES).read_bytes() == pieces
+        exported = tmp_path / f"{folder.name}-again"
+        mebp.export(folder, exported / "model.onnx", seq_len=32)
+        assert (exported / "tokenizer" / PIECES).read_bytes() == pieces
+
+    # Those of a template that is no longer there do not go on.
+    (tmp_path / "merged" / "chat_template.jinja").write_text(CHATML.replace("im_start", "im_begin"))
+    mebp.export(tmp_path / "merged", tmp_path / "other" / "model.onnx", seq_len=32)
+    made = json.loads((tmp_path / "other" / "tokenizer" / PIECES).read_text())
+    assert made == pieces_of(Tokenizer(tmp_path / "other")).to_json() != json.loads(pieces)
+    (tmp_path / "merged" / "chat_template.jinja").unlink()
+    mebp.export(tmp_path / "merged", tmp_path / "none" / "model.onnx", seq_len=32)
+    assert not (tmp_path / "none" / "tokenizer" / PIECES).exists()

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine(parser)
     add_connection(parser)
     parser.add_argument(
-        "--files", action="store_true", help="only compare the weights' file with the checksum that mebpc left"
+        "--files",
+        action="store_true",
+        help="only compare the weights and the tokenizer's files with the checksums that mebpc left",
     )
     parser.add_argument("--json", action="store_true", help="print all errors as JSON")
 

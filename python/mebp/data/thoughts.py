@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from mebp.tokenizer import Tokenizer
 
-_TAG = r"[<\[◁][|/]{0,2}[\w:]{0,20}(?:think|thought|reason)[\w:]{0,20}\|?[>\]▷]"
-_OPENED = re.compile(rf"(?:{_TAG}\s{{0,9}}){{1,2}}\Z", re.IGNORECASE)
+# Names of tags are ASCII, as in runtime/text/data/empty_thought.cpp; the space around them is Unicode's.
+_TAG = r"(?ai:[<\[◁][|/]{0,2}[\w:]{0,20}(?:think|thought|reason)[\w:]{0,20}\|?[>\]▷])"
+_OPENED = re.compile(rf"(?:{_TAG}\s{{0,9}}){{1,2}}\Z")
 
 # A thought without a word, with the line breaks around it: a model that is to answer at once gets it in its prompt.
-_EMPTY = re.compile(rf"\s{{0,9}}{_TAG}\s{{0,9}}{_TAG}\s{{0,9}}", re.IGNORECASE)
+_EMPTY = re.compile(rf"\s{{0,9}}{_TAG}\s{{0,9}}{_TAG}\s{{0,9}}")
 
 # How a thought begins and ends, and what leads to the answer behind it: tags, and the channels of gpt-oss and Gemma 4.
 _FLAGS = re.IGNORECASE | re.DOTALL

@@ -114,7 +114,7 @@ mebp_code mebp_bundle_open_files(const mebp_bundle_files *files, mebp_bundle **o
 /* Reads all of the weights, through a small buffer, and compares them with the checksum that mebpc left. Opening does
  * not: it would read gigabytes at every start. */
 mebp_code mebp_bundle_check_weights(const mebp_bundle *bundle, mebp_error *error);
-/* Both checks of the bundle folder `path`, for who wants to know no more. */
+/* Both checks of the bundle folder `path`, and its tokenizer's files against the checksums in its manifest, if any. */
 mebp_code mebp_bundle_validate(const char *path, mebp_error *error);
 
 /* What a bundle is of a model: all of it, or the device's or the server's half. */

@@ -8,6 +8,7 @@
 #include "runtime/text/tokenizer/byte_tokens.h"
 #include "runtime/text/tokenizer/metaspace.h"
 #include "runtime/text/tokenizer/normalizer.h"
+#include "runtime/text/tokenizer/sequence.h"
 #include "runtime/text/unicode/utf8.h"
 
 namespace mebp::text {
@@ -99,21 +100,16 @@ void cleanUp(std::string &text) {
 
 Result<Decoder> makeSequence(Fields &fields) {
   Decoder made;
-  std::vector<Decoder> parts;
+  std::vector<std::function<Status(Texts &)>> parts;
   for (const Json &entry : fields.list("decoders")) {
     Result<Decoder> part = makeDecoder(entry);
     if (!part.ok())
       return part;
     made.joinsByteTokens |= part->joinsByteTokens;
     made.looksAhead |= part->looksAhead;
-    parts.push_back(std::move(*part));
+    parts.push_back(std::move(part->run));
   }
-  made.run = [parts](Texts &texts) {
-    for (const Decoder &part : parts)
-      if (Status status = part.run(texts); !status.ok())
-        return status;
-    return Status();
-  };
+  made.run = [parts](Texts &texts) { return runInTurn(parts, texts); };
   return made;
 }
 
@@ -173,10 +169,8 @@ Result<Decoder> makeDecoder(const Json &given) {
       return Status();
     };
   } else if (type == "Strip") {
-    const std::string content = fields.text("content", " ");
+    const std::string content = fields.character("content", " ");
     const uint64_t start = fields.whole("start", 0), stop = fields.whole("stop", 0);
-    if (content.empty())
-      fields.refuse("an empty content");
     made.run = [=](Texts &texts) {
       for (std::string &text : texts)
         stripEnds(text, content, start, stop);

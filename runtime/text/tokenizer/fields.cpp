@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/text/tokenizer/fields.h"
 
+#include "runtime/text/unicode/utf8.h"
+
 namespace mebp::text {
 
 namespace {
@@ -53,6 +55,13 @@ std::string Fields::text(const char *key, const char *otherwise) {
   if (value && !value->is_string())
     refuse(std::string(key) + ", which is not text,");
   return value && value->is_string() ? *value->get_ptr<const std::string *>() : otherwise;
+}
+
+std::string Fields::character(const char *key, const char *otherwise) {
+  std::string read = text(key, otherwise);
+  if (read.empty() || characterLength(static_cast<unsigned char>(read[0])) != read.size())
+    refuse(std::string(key) + " '" + read + "', which is not one character,");
+  return read;
 }
 
 uint64_t Fields::whole(const char *key, uint64_t otherwise) {

@@ -25,6 +25,7 @@ public:
   const Json *find(const char *key);
   bool flag(const char *key, bool otherwise);
   std::string text(const char *key, const char *otherwise);
+  std::string character(const char *key, const char *otherwise);
   uint64_t whole(const char *key, uint64_t otherwise);
   const Json &list(const char *key);     // of anything
   Pattern pattern(const char *key);      // {"String": ...} or {"Regex": ...}

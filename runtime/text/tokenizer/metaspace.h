@@ -17,7 +17,7 @@ struct Metaspace {
 
 inline Metaspace readMetaspace(Fields &fields) {
   Metaspace read;
-  read.replacement = fields.text("replacement", "\xE2\x96\x81");
+  read.replacement = fields.character("replacement", "\xE2\x96\x81");
   read.splits = fields.flag("split", true);
   fields.text("str_rep", "");                                  // of older files, the replacement again
   const bool prefixes = fields.flag("add_prefix_space", true); // of older files, beside which there is no scheme
@@ -25,8 +25,6 @@ inline Metaspace readMetaspace(Fields &fields) {
   if (scheme != "always" && scheme != "first" && scheme != "never")
     fields.refuse("prepend_scheme '" + scheme + "'");
   read.scheme = scheme == "first" ? Metaspace::first : scheme == "never" ? Metaspace::never : Metaspace::always;
-  if (read.replacement.empty())
-    fields.refuse("an empty replacement");
   return read;
 }
 
