@@ -22,7 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t count = 1; first + count <= turns.size(); ++count)
       for (bool isPrompt : {false, true}) {
         const auto begin = turns.begin() + static_cast<ptrdiff_t>(first);
-        mebp::Result<Composed> made = pieces->compose({begin, begin + static_cast<ptrdiff_t>(count)}, isPrompt);
+        std::vector<Turn> some(begin, begin + static_cast<ptrdiff_t>(count));
+        some.back().isLearned = !isPrompt;
+        mebp::Result<Composed> made = pieces->compose(some, isPrompt);
         if (!made.ok())
           continue;
         std::vector<mebp_token> tokens; // of up to three bytes, every second one of which may close a turn
@@ -30,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           tokens.push_back({pieces->closing.empty() || at % 2 ? -1 : pieces->closing.back(), at,
                             std::min(at + 3, made->text.size())});
         for (bool everything : {false, true})
-          findCounts(*pieces, *made, std::vector<bool>(made->answers.size(), isPrompt), tokens, everything);
+          findCounts(*pieces, *made, some, tokens, everything);
       }
   return 0;
 }
