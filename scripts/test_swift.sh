@@ -28,12 +28,13 @@ if ! command -v swift >/dev/null; then
     unshare --mount --pid --fork bash -c 'mount --bind "$1" "$2/mebp" && mount -t proc proc "$2/proc" && exec chroot "${@:2}"' \
       inside "$PWD" "$root" "$@"
   }
-  # What libmebp.so was linked with here, that system has in other versions.
+  # What the libraries were linked with here, that system has in other versions.
   mkdir -p "$build/libraries"
-  ldd "$build/prefix/lib/libmebp.so.1" | awk '/protobuf|pthreadpool|hwy/ { print $3 }' | xargs -r cp -L -t "$build/libraries"
+  ldd "$build"/prefix/lib/libmebp{.so.1,_text.so} | awk '/hwy|pcre2|utf8proc/ { print $3 }' | xargs -r cp -L -t "$build/libraries"
 fi
 
 inside env HOME="$there/$build" MEBP_BUNDLE="$there/$build/bundle.mebp" \
+  MEBP_TEXT="$there/$build/text" \
   PKG_CONFIG_PATH="$there/$build/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$there/$build/libraries:$there/$build/prefix/lib" \
   swift test --package-path "$there/packages/swift" --scratch-path "$there/$build/swift" --disable-swift-testing \
   -Xswiftc -strict-concurrency=complete -Xswiftc -warnings-as-errors >"$build/swift.log" 2>&1 ||
@@ -47,5 +48,5 @@ inside swiftc -emit-module -module-name BackgroundTasks -o "$swift/apple/Backgro
   "$there/test/packages/apple/BackgroundTasks.swift" -parse-as-library
 inside swiftc -typecheck -parse-as-library -strict-concurrency=complete -warnings-as-errors -Xcc "-I$headers" \
   -I "$swift/apple" -I "$swift/debug/Modules" -I "$there/packages/swift/Sources/CMebp" \
-  "$there"/packages/swift/Example/{ChargingTask,Tokens}.swift
+  "$there"/packages/swift/Example/{ChargingTask,Conversations}.swift
 grep 'Executed' "$build/swift.log" | tail -n 1

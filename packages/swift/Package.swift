@@ -7,6 +7,9 @@ let framework = Context.environment["MEBP_XCFRAMEWORK"]
 let runtime: Target = framework.map { .binaryTarget(name: "CMebp", path: $0) }
   ?? .systemLibrary(name: "CMebp", pkgConfig: "mebp")
 
+// libmebp_text lies beside the runtime; an app that passes ids links without it. The framework holds both.
+let text: [LinkerSetting] = framework == nil ? [.linkedLibrary("mebp_text")] : []
+
 // A process for the tests to kill; an iPhone's apps start none.
 let killed: [Target] = framework == nil
   ? [.executableTarget(name: "BackgroundTrainer", dependencies: ["Mebp"], path: "Tests/BackgroundTrainer")] : []
@@ -14,10 +17,14 @@ let killed: [Target] = framework == nil
 let package = Package(
   name: "Mebp",
   platforms: [.iOS(.v15), .macOS(.v12)],
-  products: [.library(name: "Mebp", targets: ["Mebp"])],
+  products: [
+    .library(name: "Mebp", targets: ["Mebp"]),
+    .library(name: "MebpText", targets: ["MebpText"]),
+  ],
   targets: [
     runtime,
     .target(name: "Mebp", dependencies: ["CMebp"]),
-    .testTarget(name: "MebpTests", dependencies: ["Mebp"] + killed.map { .target(name: $0.name) }),
+    .target(name: "MebpText", dependencies: ["CMebp", "Mebp"], linkerSettings: text),
+    .testTarget(name: "MebpTests", dependencies: ["Mebp", "MebpText"] + killed.map { .target(name: $0.name) }),
   ] + killed
 )

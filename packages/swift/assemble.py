@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes an XCFramework of static libraries and the headers of an installed runtime.
+"""Makes an XCFramework of static libraries, each of the runtime and libmebp_text, and an installed runtime's headers.
 
     assemble.py --slice PLATFORM=FILE.a ... --headers PREFIX/include -o CMebp.xcframework
 
@@ -17,6 +17,8 @@ HERE = Path(__file__).resolve().parent
 PLATFORMS, ARCHITECTURES = ("ios", "macos"), ("arm64", "x86_64")
 MAGIC = b"!<arch>\n"  # of a static library of one architecture
 MAGICS = (MAGIC, b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf")  # and of what lipo has joined
+# A function of each header that Swift calls: one of the runtime, the others of libmebp_text.
+FUNCTIONS = (b"mebp_session_create", b"mebp_tokenizer_open", b"mebp_chat_open", b"mebp_data_open")
 
 
 def describe(identifier: str, library: str) -> dict:
@@ -43,9 +45,12 @@ def assemble(slices: list[str], headers: Path, output: Path) -> None:
     for text in slices:
         identifier, _, file = text.partition("=")
         about, library = describe(identifier, "libmebp.a"), Path(file)
-        with library.open("rb") as opened:
-            if not opened.read(len(MAGIC)).startswith(MAGICS):
-                raise ValueError(f"{library}: is not a static library; give the libmebp.a of a build for {identifier}")
+        content = library.read_bytes()
+        if not content.startswith(MAGICS):
+            raise ValueError(f"{library}: is not a static library; give the libmebp.a of a build for {identifier}")
+        for function in FUNCTIONS:
+            if function not in content:
+                raise ValueError(f"{library}: has no {function.decode()}; join the runtime and libmebp_text in it")
         described.append((about, library))
     if not (headers / "mebp" / "mebp.h").exists():
         raise ValueError(f"{headers}: has no mebp/mebp.h; give the include folder of an installed runtime")

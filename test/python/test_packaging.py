@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ARCHIVE = b"!<arch>\n"
+NAMES = ("session_create", "tokenizer_open", "chat_open", "data_open")  # of the runtime, and of libmebp_text
+ARCHIVE = b"!<arch>\n" + b"".join(f"_mebp_{name}\0".encode() for name in NAMES)
 
 
 def run(package: str, *arguments: object) -> subprocess.CompletedProcess:
@@ -50,7 +51,8 @@ def test_an_xcframework_has_each_slice_with_library_headers_and_module(library, 
             path.name for path in (HEADERS / "mebp").iterdir()
         }
         assert 'header "CMebp.h"' in (headers / "module.modulemap").read_text()
-        assert "<mebp/mebp.h>" in (headers / "CMebp.h").read_text()
+        for header in ("mebp", "tokenizer", "chat", "data"):
+            assert f"<mebp/{header}.h>" in (headers / "CMebp.h").read_text()
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,15 @@ def test_an_xcframework_of_wrong_things_is_refused(change, line, library, tmp_pa
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1
     assert refused.stderr.startswith("assemble.py: " + line.format(**named))
     assert not output.exists() and not list(there.iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_xcframework_has_the_runtime_and_text(name, library, tmp_path):
+    library.write_bytes(ARCHIVE.replace(name.encode(), b"other"))
+    output = tmp_path / "CMebp.xcframework"
+    refused = run("swift", "--slice", f"ios-arm64={library}", "--headers", HEADERS, "-o", output)
+    line = f"{library}: has no mebp_{name}; join the runtime and libmebp_text in it"
+    assert (refused.returncode, refused.stderr) == (2, f"assemble.py: {line}\n") and not output.exists()
 
 
 def test_an_aar_of_wrong_things_is_refused(library, tmp_path):

@@ -36,13 +36,14 @@ enum ChargingTask {
   }
 
   private static func train() async throws -> String? {
-    let tokens = try Tokens()
+    let conversations = try Conversations()
+    let data = conversations.data
     let documents = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)[0].path
     var options = SessionOptions()
     options.clip = 1
     let run = try BackgroundRun(
-      tokens.bundle, options, folder: documents + "/background", data: tokens.digest, steps: UInt64(tokens.rows)
-    ) { try tokens.batch(Int($0)) }
+      conversations.bundle, options, folder: documents + "/background", data: data.digest, steps: conversations.steps
+    ) { try data.batch($0) }
     return try await run.train(device: { deviceState(documents) })
   }
 

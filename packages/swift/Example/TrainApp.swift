@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An app's sources, for a project of Xcode that depends on the package: trains model.mebp on tokens.bin, both in the
-// app's resources. Stop saves; Train goes on from there, with the same bits.
+// An app's sources, for a project of Xcode that depends on the package: trains model.mebp on chat.jsonl, both in the
+// app's resources, and answers questions with what it has learned. Stop saves; Train goes on from there, with the same
+// bits.
 import Mebp
 import SwiftUI
 
 @main
 struct TrainApp: App {
   @StateObject private var trainer = Trainer()
+  @State private var question = ""
 
   init() { ChargingTask.register() }
 
@@ -17,6 +19,7 @@ struct TrainApp: App {
         Text(trainer.text).monospacedDigit()
         Button(trainer.isRunning ? "Stop" : "Train") { trainer.isRunning ? trainer.stop() : trainer.start() }
         Button("Train while it charges") { trainer.trainWhileItCharges() }
+        TextField("Question", text: $question).onSubmit { trainer.answer(question) }.disabled(trainer.isRunning)
       }
       .padding()
     }
@@ -33,16 +36,17 @@ final class Trainer: ObservableObject {
 
   func start() {
     _ = devicePause
-    isRunning = true
-    run = Task {
-      do {
-        try await train()
-        text = "done"
-      } catch is CancellationError {
-      } catch {
-        text = error.localizedDescription
-      }
-      isRunning = false
+    perform {
+      try await self.train()
+      self.text = "done"
+    }
+  }
+
+  func answer(_ question: String) {
+    perform {
+      let (session, conversations) = try await self.open()
+      self.text = ""
+      for try await piece in try conversations.answer(question, by: session) { self.text += piece }
     }
   }
 
@@ -52,18 +56,38 @@ final class Trainer: ObservableObject {
     do { try ChargingTask.schedule() } catch { text = error.localizedDescription }
   }
 
-  private func train() async throws {
-    let documents = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)[0].path
-    let state = documents + "/state"
-    let (session, tokens) = try await Task.detached {
-      let tokens = try Tokens()
+  private func perform(_ work: @escaping @MainActor () async throws -> Void) {
+    isRunning = true
+    run = Task {
+      do {
+        try await work()
+      } catch is CancellationError {
+      } catch {
+        text = error.localizedDescription
+      }
+      isRunning = false
+    }
+  }
+
+  private let documents = FileManager.default.urls(for: .documentDirectory, in: .userDomainMask)[0].path
+  private var state: String { documents + "/state" }
+
+  private func open() async throws -> (Session, Conversations) {
+    try await Task.detached { [state] in
+      let conversations = try Conversations()
       var options = SessionOptions()
       options.clip = 1
-      let session = try Session(tokens.bundle, options)
+      let session = try Session(conversations.bundle, options)
       if FileManager.default.fileExists(atPath: state) { try session.loadState(state) }
-      return (session, tokens)
+      return (session, conversations)
     }.value
-    let batches = try (Int(session.steps)..<tokens.rows).map(tokens.batch)
+  }
+
+  private func train() async throws {
+    let (session, conversations) = try await open()
+    let (state, adapter) = (state, documents + "/adapter")
+    guard session.steps < conversations.steps else { return }
+    let batches = try (session.steps..<conversations.steps).map(conversations.data.batch)
     do {
       for try await result in session.training(batches, pause: pause) {
         text = "step \(session.steps): loss \(result.loss), \(result.seconds) s, \(result.peakBytes / 1_000_000) MB"
@@ -74,7 +98,7 @@ final class Trainer: ObservableObject {
     }
     try await session.run {
       try $0.saveState(state)
-      try $0.saveAdapter(documents + "/adapter")
+      try $0.saveAdapter(adapter)
     }
   }
 }

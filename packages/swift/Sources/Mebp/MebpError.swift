@@ -39,7 +39,7 @@ public struct MebpError: Error, LocalizedError, Equatable, CustomStringConvertib
 }
 
 /// Runs a function of mebp.h, and throws what it says.
-func check(_ call: (UnsafeMutablePointer<mebp_error>) -> mebp_code) throws {
+package func check(_ call: (UnsafeMutablePointer<mebp_error>) -> mebp_code) throws {
   var error = mebp_error()
   let code = call(&error)
   if code == MEBP_OK { return }
@@ -48,10 +48,10 @@ func check(_ call: (UnsafeMutablePointer<mebp_error>) -> mebp_code) throws {
 }
 
 /// Text for C, which would end it at a zero.
-func checkText(_ what: String, _ text: String) throws -> String {
+package func checkText(_ what: String, _ text: String) throws -> String {
   guard text.utf8.contains(0) else { return text }
   let shown = text.replacingOccurrences(of: "\0", with: "\\0")
   throw MebpError(.invalidArgument, "the \(what) '\(shown)' has a zero in it")
 }
 
-func checkPath(_ path: String) throws -> String { try checkText("path", path) }
+package func checkPath(_ path: String) throws -> String { try checkText("path", path) }

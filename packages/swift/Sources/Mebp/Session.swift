@@ -4,7 +4,7 @@ import Foundation
 
 /// Rows of token ids, and labels as in transformers: -100 is ignored, shifted inside.
 public struct Batch: Sendable {
-  let ids, labels: [Int32]
+  public let ids, labels: [Int32]
   let rows, columns: UInt32
 
   public init(ids: [Int32], labels: [Int32]? = nil, rows: Int = 1) throws {
