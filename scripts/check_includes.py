@@ -24,7 +24,7 @@ ALLOWED = {
     "tools/*": ["format"],
     "tools/mebpc": ["compiler", "compiler/pipeline", "runtime/include/mebp"],
     "tools/mebp-opt": ["compiler/pipeline", "dialects/*"],
-    "tools/mebp-run": ["runtime/include/mebp", "runtime/net"],
+    "tools/mebp-run": ["runtime/core", "runtime/include/mebp", "runtime/net"],
     "python/src": ["runtime/include/mebp", "runtime/gguf", "runtime/net", "format"],
     "examples": ["runtime/include/mebp"],
     "examples/*": ["runtime/include/mebp"],
@@ -81,7 +81,8 @@ ALLOWED = {
     "runtime/text/patterns": ["runtime/text/unicode"],
     "runtime/text/tokenizer": ["runtime/text/patterns", "runtime/text/unicode"],
     "runtime/text/*": ["runtime/core", "runtime/include/mebp", "format"],
-    "runtime/text/chat": ["runtime/text/data"],
+    "runtime/text/chat": ["runtime/text/data", "runtime/text/tokenizer"],
+    "runtime/text/source": ["runtime/text/chat", "runtime/text/data", "runtime/text/tokenizer"],
 }
 
 # Edges that should go. One that is gone has to leave this list.

@@ -4,7 +4,6 @@
 import ctypes
 from collections.abc import Iterator, Sequence
 
-from mebp.arrays import IGNORED_LABEL
 from mebp.data.chat_template import ChatTemplate
 from mebp.data.conversations import conversation_row, find_turns
 from mebp.data.counting import Counting

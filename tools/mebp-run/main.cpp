@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The runtime alone: trains a bundle on a file of tokens, through the C API.
+// The runtime alone: trains a bundle on a file of tokens or of text, through the C API.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data.h"
 #include "format/optimizers.h"
 #include "format/readable.h"
 #include "mebp/mebp.h"
@@ -120,11 +120,10 @@ private:
     if (std::strcmp(info.task, "causal") != 0)
       return fail(options.bundle + ": is for --task " + info.task +
                   ", whose labels are no file's tokens; take mebp train");
-    if (std::string problem = tokens.open(options.tokens, options.sequence, info.max_sequence); !problem.empty())
-      return fail(problem);
-    batch = static_cast<uint32_t>(std::min<uint64_t>(info.max_batch, tokens.rows()));
-    steps = options.steps ? options.steps : (tokens.rows() + batch - 1) / batch;
-    ids.resize(static_cast<size_t>(batch) * tokens.sequence());
+    if (!openRows())
+      return false;
+    batch = static_cast<uint32_t>(std::min<uint64_t>(info.max_batch, source->rows()));
+    steps = options.steps ? options.steps : (source->rows() + batch - 1) / batch;
 
     mebp_session_options choice;
     mebp_session_options_init(&choice);
@@ -143,6 +142,25 @@ private:
     forwardOnly = mebp::format::findOptimizer(choice.optimizer)->forwardOnly;
     return true;
   }
+
+  bool openRows() {
+    if (options.data.empty()) {
+      source = &tokens;
+      const std::string problem = tokens.open(options.tokens, options.sequence, info.max_sequence);
+      return problem.empty() || fail(problem);
+    }
+    source = &data;
+    std::string problem = data.open(options.data, options.bundle, options.lossOn, options.sequence, info);
+    if (!problem.empty())
+      return fail(problem);
+    for (uint32_t index = 0; const char *note = data.note(index); ++index)
+      say(note);
+    return true;
+  }
+
+  // As it was given, and for messages.
+  const std::string &rowsFile() const { return options.data.empty() ? options.tokens : options.data; }
+  const char *rowsOption() const { return options.data.empty() ? "--tokens" : "--data"; }
 
   bool connect(mebp_session_options &choice) {
     if (options.server.address.empty())
@@ -192,7 +210,7 @@ private:
     if (!check(mebp_session_check_space(session, state.empty() ? nullptr : state.c_str(),
                                         adapter.empty() ? nullptr : adapter.c_str(), &error)))
       return false;
-    progress = {tokens.checksum(), batch, tokens.sequence(), static_cast<float>(learningRate)};
+    progress = {source->checksum(), batch, source->sequence(), static_cast<float>(learningRate)};
     return refuseToReplace();
   }
 
@@ -236,27 +254,25 @@ private:
       return fail(folder + ": was saved by another program; continue with that one or choose another folder");
     if (saved.tokensChecksum != progress.tokensChecksum || saved.batch != progress.batch ||
         saved.sequence != progress.sequence)
-      return fail(folder + ": was saved from other tokens; continue with the same --tokens and --sequence");
+      return fail(folder + ": was saved from other rows; continue with the same " + rowsOption() + " and --sequence");
     if (saved.learningRate != progress.learningRate)
       return fail(folder + ": was saved with another --lr; continue with the same");
     return true;
   }
 
   bool step(uint64_t number) {
-    for (uint32_t i = 0; i < batch; ++i) {
-      uint64_t row = (number * batch + i) % tokens.rows();
-      std::string problem = tokens.read(row, &ids[static_cast<size_t>(i) * tokens.sequence()]);
-      if (!problem.empty())
-        return fail(options.tokens + ": row " + std::to_string(row) + " " + problem);
-    }
+    if (std::string problem = source->read(number, batch, rows); !problem.empty())
+      return fail(rowsFile() + ": " + problem);
+    const mebp_batch rowsOfStep = {rows.ids.data(), rows.labels.data(), rows.batch, rows.sequence};
+    const int32_t *starts = rows.starts.empty() ? nullptr : rows.starts.data();
     mebp_step_result result;
-    mebp_code code = mebp_session_step(session, ids.data(), ids.data(), batch, tokens.sequence(), &result, &error);
+    mebp_code code = mebp_session_packed_step(session, &rowsOfStep, &starts, 1, &result, &error);
     if (code == MEBP_CANCELLED)
       return true;
     if (code != MEBP_OK)
-      return fail(options.tokens + ", step " + std::to_string(number + 1) + ": " + error.message);
+      return fail(rowsFile() + ", step " + std::to_string(number + 1) + ": " + error.message);
     peakBytes = result.peak_bytes;
-    heard(reportStep(options.json, number + 1, steps, ids.size(), result));
+    heard(reportStep(options.json, number + 1, steps, uint64_t(rows.batch) * rows.sequence, result));
     return true;
   }
 
@@ -286,7 +302,9 @@ private:
   mebp_bundle_info info = {};
   mebp_session *session = nullptr;
   TokenFile tokens;
-  std::vector<int32_t> ids;
+  DataFile data;
+  RowSource *source = nullptr; // the one of the two that was given
+  StepRows rows;
   uint32_t batch = 0;
   uint64_t steps = 0, plannedBytes = 0, peakBytes = 0;
   Progress progress;

@@ -60,8 +60,13 @@ static std::vector<CommandOption> sessionOptions(std::vector<SessionText> &out) 
 
 int parseOptions(int argc, char **argv, RunOptions &out) {
   CommandOption bundle{"bundle", &out.bundle, "NAME.mebp, made by mebpc", true};
-  CommandOption tokens{"--tokens", &out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32",
-                       true};
+  CommandOption tokens{"--tokens", &out.tokens, "token ids: .npy of int32 or int64, or .bin of little-endian uint32"};
+  CommandOption data{"--data", &out.data, "JSON lines of text, prompts and completions, or conversations; or --tokens"};
+  tokens.excludes = "--data";
+  CommandOption lossOn{"--loss-on", &out.lossOn, "which tokens of conversations count"};
+  lossOn.choices = {"assistant", "last", "all", "turns"};
+  lossOn.initial = "assistant";
+  lossOn.needs = "--data";
   CommandOption resume = shared("resume", &out.resume);
   resume.needs = "--state";
   resume.excludes = "--overwrite";
@@ -75,7 +80,7 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
     option->needs = "--connect";
   plainText.excludes = "--cert";
   std::vector<CommandOption> options = {
-      bundle, tokens, {"--steps", &out.steps, "train for this many steps (default: every row once)"}};
+      bundle, tokens, data, lossOn, {"--steps", &out.steps, "train for this many steps (default: every row once)"}};
   for (const CommandOption &option : sessionOptions(out.ofSession))
     options.push_back(option);
   const std::vector<CommandOption> rest = {
@@ -93,12 +98,17 @@ int parseOptions(int argc, char **argv, RunOptions &out) {
       retryFor,
       {"--json", &out.json, "print one JSON object per line"}};
   options.insert(options.end(), rest.begin(), rest.end());
-  CommandLine line("mebp-run", "Fine-tunes a compiled model on a file of tokens.", mebp_version(), std::move(options));
+  CommandLine line("mebp-run", "Fine-tunes a compiled model on a file of tokens or of text.", mebp_version(),
+                   std::move(options));
   if (int status = line.parse(argc, argv); status >= 0)
     return status;
-  for (std::string *path : {&out.bundle, &out.tokens, &out.adapterFolder, &out.stateFolder, &server.certificate,
-                            &server.key, &server.authority})
+  for (std::string *path : {&out.bundle, &out.tokens, &out.data, &out.adapterFolder, &out.stateFolder,
+                            &server.certificate, &server.key, &server.authority})
     *path = mebp::format::userPath(*path);
+  if (out.tokens.empty() && out.data.empty()) {
+    std::fprintf(stderr, "mebp-run: there is nothing to train on; give --tokens or --data\n");
+    return 2;
+  }
   if (!server.address.empty() && !server.plainText)
     for (const CommandOption *file : {&certificate, &key, &authority})
       if (std::get<std::string *>(file->value)->empty()) {

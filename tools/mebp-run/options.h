@@ -14,7 +14,7 @@ struct SessionText {
 };
 
 struct RunOptions {
-  std::string bundle, tokens, adapterFolder, stateFolder;
+  std::string bundle, tokens, data, lossOn, adapterFolder, stateFolder;
   mebp::net::GrpcEndpoint server; // its address empty: no server
   double retrySeconds = 60;
   uint64_t steps = 0; // 0: every row once

@@ -157,7 +157,20 @@ uint32_t TokenFile::checksum() const {
   return checksum;
 }
 
-std::string TokenFile::read(uint64_t index, int32_t *out) {
+std::string TokenFile::read(uint64_t step, uint32_t batch, StepRows &out) {
+  out.ids.resize(static_cast<size_t>(batch) * length);
+  for (uint32_t i = 0; i < batch; ++i) {
+    const uint64_t index = (step * batch + i) % rowCount;
+    if (std::string problem = readRow(index, &out.ids[static_cast<size_t>(i) * length]); !problem.empty())
+      return "row " + std::to_string(index) + " " + problem;
+  }
+  out.labels = out.ids;
+  out.batch = batch;
+  out.sequence = length;
+  return "";
+}
+
+std::string TokenFile::readRow(uint64_t index, int32_t *out) {
   if (!readAt(start + index * stride * width, row.data(), row.size()))
     return "cannot be read, the file was cut off meanwhile; start again with all of it";
   const unsigned char *ids = row.data();

@@ -8,23 +8,27 @@
 #include <string>
 #include <vector>
 
-class TokenFile {
+#include "rows.h"
+
+class TokenFile : public RowSource {
 public:
   TokenFile() = default;
   TokenFile(const TokenFile &) = delete;
-  ~TokenFile();
+  ~TokenFile() override;
 
   // .npy of int32 or int64, [n, tokens] or one dimension; anything else is little-endian uint32. `sequence` 0: as the
   // file has them, or `longest`. Returns an empty string, or one line that says what is wrong.
   std::string open(const std::string &path, uint32_t sequence, uint32_t longest);
 
-  uint64_t rows() const { return rowCount; }
-  uint32_t sequence() const { return length; }
-  uint32_t checksum() const;
-  // Writes sequence() ids. Returns an empty string, or what is wrong with the row.
-  std::string read(uint64_t row, int32_t *out);
+  uint64_t rows() const override { return rowCount; }
+  uint32_t sequence() const override { return length; }
+  uint32_t checksum() const override;
+  // Rows in the file's order, again and again.
+  std::string read(uint64_t step, uint32_t batch, StepRows &out) override;
 
 private:
+  // Writes sequence() ids. Returns an empty string, or what is wrong with the row.
+  std::string readRow(uint64_t row, int32_t *out);
   std::string openFile(const std::string &path);
   bool readAt(uint64_t offset, void *out, size_t count) const;
   std::string readNumpyHeader(const std::string &path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/text/data/text_marks.h"
+#include "runtime/text/source/text_marks.h"
 
 #include <algorithm>
 

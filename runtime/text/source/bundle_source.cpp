@@ -7,7 +7,7 @@
 #include "mebp/chat.h"
 #include "runtime/text/chat/conversation.h"
 #include "runtime/text/chat/turns.h"
-#include "runtime/text/data/text_marks.h"
+#include "runtime/text/source/text_marks.h"
 
 using namespace mebp;
 using namespace mebp::text;
