@@ -11,7 +11,7 @@ build=build/android
 toolchain=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE="$1/build/cmake/android.toolchain.cmake"
   -DANDROID_ABI=arm64-v8a -DANDROID_PLATFORM=android-26 -DANDROID_STL=c++_shared)
 
-# What the runtime is linked with, protobuf and others, has to be built for Android too: MEBP_ANDROID_PREFIX has it.
+# What the runtime is linked with, protobuf, PCRE2, utf8proc and others, has to be built as static libraries for Android too: MEBP_ANDROID_PREFIX has it.
 cmake --preset runtime-only -B "$build/runtime" "${toolchain[@]}" \
   -DCMAKE_FIND_ROOT_PATH="${MEBP_ANDROID_PREFIX:?set it to where what the runtime needs is installed for arm64-v8a}"
 cmake --build "$build/runtime"
@@ -22,7 +22,7 @@ cmake --build "$build/jni"
 
 scripts/test_jni.sh # compiles the classes, which are the same for every machine
 libraries=()
-for library in "$build/jni/libmebp_jni.so" "$build"/prefix/lib/libmebp.so \
+for library in "$build"/jni/libmebp_{,text_}jni.so "$build"/prefix/lib/libmebp{,_text}.so \
   "$1"/toolchains/llvm/prebuilt/*/sysroot/usr/lib/aarch64-linux-android/libc++_shared.so; do
   libraries+=(--library "arm64-v8a=$library")
 done

@@ -26,6 +26,7 @@ section figures .venv/bin/python -m pytest test/e2e/test_gradients.py test/e2e/t
   test/e2e/test_galore.py test/e2e/test_head_adapter.py test/e2e/test_language.py -k "test_smollm2 or language"
 section oldest scripts/test_oldest.sh
 section swift scripts/test_swift.sh
+section kotlin scripts/test_jni.sh demo
 section aarch64 scripts/test_aarch64.sh devices musl
 section faults .venv/bin/python -m pytest test/e2e/test_faults.py
 section memory .venv/bin/python -m pytest test/e2e/test_memory_check.py

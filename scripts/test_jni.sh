@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds packages/android's library against the runtime of build/, as an application's build does, and runs its tests
 # on this machine's Java. What needs Android itself, src/main/kotlin/org/mebp/android and the example, is only checked
-# for types, against test/packages/android's declarations of what it calls.
+# for types, against test/packages/android's declarations of what it calls. `test_jni.sh demo` runs the demo instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,21 +44,34 @@ compile "$build/android.jar" "$package"/main/kotlin/org/mebp/{,android/}*.kt tes
 # An AAR as a phone's, but for this machine: the tests run what they take out of it.
 rm -rf "$build/aar" "$build/repository"
 abi=$(uname -m | sed 's/aarch64/arm64-v8a/')
-.venv/bin/python packages/android/assemble.py --classes "$build/classes.jar" --library "$abi=$build/jni/libmebp_jni.so" \
-  --version 0 -o "$build/repository" >/dev/null
+given=()
+for library in "$build"/jni/libmebp_{,text_}jni.so "$build"/prefix/lib/libmebp.so.[0-9]* "$build/prefix/lib/libmebp_text.so"; do
+  given+=(--library "$abi=$library")
+done
+.venv/bin/python packages/android/assemble.py --classes "$build/classes.jar" "${given[@]}" --version 0 \
+  -o "$build/repository" >/dev/null
 .venv/bin/python test/packages/check_aar.py "$build/repository" "$build/aar"
 libraries=$build/aar/classes.jar:$libraries
 compile "$build/tests.jar" -Xfriend-paths="$build/aar/classes.jar" "$package"/test/kotlin/org/mebp/*.kt
 
+if [ "${1:-}" = demo ]; then # with scripts/demo.sh's model and settings
+  demo=$build/demo
+  .venv/bin/python -m mebp export packaged:smollm2 -o "$demo/model/model.onnx" --seq-len 256 >/dev/null
+  build/bin/mebpc "$demo/model/model.onnx" -o "$demo/smollm2.mebp" --seq-len 128 --batch 4 --generate-len 256 \
+    --weights int4 --precision bf16 >/dev/null
+  tests=(Demo)
+else
+  tests=("$package"/test/kotlin/org/mebp/*Test.kt)
+  tests=("${tests[@]##*/}")
+fi
 # The virtual machine checks what the library asks of it, too. That the runtime handles SIGBUS, which a file that is cut
 # off causes, and hands on to the virtual machine what is not its own, it cannot know.
-tests=("$package"/test/kotlin/org/mebp/*Test.kt)
-tests=("${tests[@]##*/}")
-"$JAVA_HOME/bin/java" -Xcheck:jni -Djava.library.path="$build/aar/jni/$abi" -Dmebp.bundle="$build/bundle.mebp" \
+LD_LIBRARY_PATH="$build/aar/jni/$abi" "$JAVA_HOME/bin/java" -Xcheck:jni -Djava.library.path="$build/aar/jni/$abi" \
+  -Dmebp.bundle="$build/bundle.mebp" -Dmebp.text="$build/text" -Dmebp.demo="$build/demo" \
   -cp "$build/tests.jar:$libraries:$jars/hamcrest-core.jar" \
   org.junit.runner.JUnitCore $(printf 'org.mebp.%s ' "${tests[@]%.kt}") >"$build/tests.log" ||
   { cat "$build/tests.log" >&2; exit 1; }
 if grep -E '^(WARNING in native|FATAL ERROR in native)' "$build/tests.log" >&2; then
   exit 1
 fi
-grep '^OK' "$build/tests.log"
+grep -E '^OK|answers are right' "$build/tests.log"

@@ -29,9 +29,17 @@ def check_rules(archive: zipfile.ZipFile, classes: zipfile.ZipFile, library: byt
     natives = {match.decode() for match in re.findall(rb"Java_org_mebp_(\w+?)_\w+", library)}
     asked = found | {f"org.mebp.{name}" for name in natives}
     assert asked == kept, asked ^ kept
-    native = classes.read("org/mebp/Native.class")
-    missing = [name for name in set(re.findall(rb"Java_org_mebp_Native_(\w+)", library)) if name not in native]
-    assert not missing, missing
+    for owner, name in set(re.findall(rb"Java_org_mebp_(Native\w*?)_(\w+)", library)):
+        assert name in classes.read(f"org/mebp/{owner.decode()}.class"), name
+
+
+def check_libraries(libraries: dict[str, bytes]) -> None:
+    """Each has beside it those of ours that it needs."""
+    asked = {"libmebp_jni.so", "libmebp_text_jni.so"}
+    for content in libraries.values():
+        asked |= {name.decode() for name in re.findall(rb"\0(libmebp\w*\.so[.\d]*)(?=\0)", content)}
+    there = {Path(name).name for name in libraries}
+    assert "libmebp_text.so" in asked <= there, asked - there
 
 
 def check_pom(pom: Path) -> None:
@@ -48,13 +56,14 @@ def main() -> None:
     assert path.relative_to(repository).parts[:3] == ("org", "mebp", "mebp")
     assert path.name == f"mebp-{path.parent.name}.aar"
     with zipfile.ZipFile(path) as archive:
-        libraries = [name for name in archive.namelist() if name.startswith("jni/")]
+        libraries = {name: archive.read(name) for name in archive.namelist() if name.startswith("jni/")}
         assert set(archive.namelist()) == {"AndroidManifest.xml", "classes.jar", "R.txt", "proguard.txt", *libraries}
         check_manifest(archive)
         archive.extractall(folder)
         with zipfile.ZipFile(folder / "classes.jar") as classes:
             assert not [name for name in classes.namelist() if not name.startswith(("org/mebp/", "META-INF/"))]
-            check_rules(archive, classes, archive.read(libraries[0]))
+            check_rules(archive, classes, b"".join(libraries[name] for name in libraries if name.endswith("_jni.so")))
+        check_libraries(libraries)
     check_pom(path.with_suffix(".pom"))
 
 

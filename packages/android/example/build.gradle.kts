@@ -15,7 +15,7 @@ android {
         versionName = "1"
         ndk { abiFilters += "arm64-v8a" }
     }
-    // src/main/assets has model.mebp/ and tokens.bin; what is compressed cannot be mapped.
+    // src/main/assets has model.mebp/ and chat.jsonl; what is compressed cannot be mapped.
     androidResources { noCompress += listOf("pb", "json", "bin") }
     compileOptions {
         sourceCompatibility = JavaVersion.VERSION_1_8

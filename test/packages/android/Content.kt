@@ -21,6 +21,7 @@ abstract class Context {
     val applicationContext: Context get() = TODO()
     val assets: AssetManager get() = TODO()
     val filesDir: File get() = TODO()
+    val cacheDir: File get() = TODO()
     fun getSystemService(name: String): Any = TODO()
     fun registerComponentCallbacks(callbacks: ComponentCallbacks2): Unit = TODO()
     fun unregisterComponentCallbacks(callbacks: ComponentCallbacks2): Unit = TODO()

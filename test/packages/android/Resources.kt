@@ -18,4 +18,5 @@ class AssetFileDescriptor : Closeable {
 class AssetManager {
     fun openFd(name: String): AssetFileDescriptor = TODO()
     fun open(name: String): InputStream = TODO()
+    fun list(path: String): Array<String>? = TODO()
 }

@@ -9,9 +9,12 @@ open class TextView(context: Context) : View() {
     var text: CharSequence?
         get() = TODO()
         set(value) = TODO()
+    fun append(text: CharSequence): Unit = TODO()
 }
 
 class Button(context: Context) : TextView(context)
+
+class EditText(context: Context) : TextView(context)
 
 class LinearLayout(context: Context) : View() {
     var orientation: Int

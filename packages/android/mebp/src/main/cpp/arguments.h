@@ -75,3 +75,5 @@ private:
 
 // The function of org.mebp.Native by that name.
 #define MEBP_NATIVE(type, name) extern "C" JNIEXPORT type JNICALL Java_org_mebp_Native_##name
+// Of org.mebp.NativeText, in a library of its own.
+#define MEBP_NATIVE_TEXT(type, name) extern "C" JNIEXPORT type JNICALL Java_org_mebp_NativeText_##name

@@ -8,7 +8,14 @@ class ModelBundle private constructor(pointer: Long) : Closeable {
     internal val handle = Handle("bundle", pointer, Native::bundleClose)
 
     /** [length] bytes of an open file from [offset] on; 0: up to its end. */
-    class Part(val descriptor: Int, val offset: Long = 0, val length: Long = 0)
+    class Part(val descriptor: Int, val offset: Long = 0, val length: Long = 0) {
+        internal fun check(name: String) {
+            if (offset < 0 || length < 0) {
+                val what = "$name in descriptor $descriptor: $length bytes at $offset were asked for"
+                throw MebpException(Code.INVALID_ARGUMENT, "$what; give numbers from 0 on")
+            }
+        }
+    }
 
     val info: BundleInfo
         get() = handle.use { bundle ->
@@ -45,12 +52,7 @@ class ModelBundle private constructor(pointer: Long) : Closeable {
         /** Opens what lies in open files, such as an application's package. The descriptors may be closed afterwards. */
         fun open(program: Part, manifest: Part, weights: Part): ModelBundle {
             val parts = listOf(program, manifest, weights)
-            for ((part, name) in parts.zip(listOf("program.pb", "manifest.json", "weights.bin"))) {
-                if (part.offset < 0 || part.length < 0) {
-                    val what = "$name in descriptor ${part.descriptor}: ${part.length} bytes at ${part.offset}"
-                    throw MebpException(Code.INVALID_ARGUMENT, "$what were asked for; give numbers from 0 on")
-                }
-            }
+            for ((part, name) in parts.zip(listOf("program.pb", "manifest.json", "weights.bin"))) part.check(name)
             return ModelBundle(Native.bundleOpenFiles(parts.flatMap { part ->
                 listOf(part.descriptor.toLong(), part.offset, part.length)
             }.toLongArray()))

@@ -9,7 +9,6 @@ import org.junit.After
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertFalse
 import org.junit.Assert.assertTrue
-import org.junit.Assert.fail
 import org.junit.Test
 
 /** Bad input and a life that has ended: an exception with one line, never a crash. */
@@ -21,19 +20,6 @@ class RefusalTest {
     fun close() {
         archive.close()
         folder.deleteRecursively()
-    }
-
-    private fun refused(code: Code, part: String, call: () -> Unit) {
-        try {
-            call()
-        } catch (failure: MebpException) {
-            val line = checkNotNull(failure.message)
-            assertEquals(line, code, failure.code)
-            assertTrue("$line instead of $part", part in line)
-            assertFalse(line, '\n' in line)
-            return
-        }
-        fail("no refusal: $part")
     }
 
     private fun tokens(count: Int) = IntArray(count) { it % 7 }

@@ -12,6 +12,8 @@ import androidx.work.WorkerParameters
 import androidx.work.workDataOf
 import java.io.File
 import java.util.concurrent.TimeUnit
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.withContext
 import org.mebp.BackgroundRun
 import org.mebp.MebpException
 import org.mebp.ModelBundle
@@ -37,13 +39,13 @@ class ChargingWorker(context: Context, parameters: WorkerParameters) : Coroutine
         }
     }
 
-    private suspend fun train(bundle: ModelBundle, pause: Pause): Result {
-        val tokens = Tokens(applicationContext.assets, bundle)
-        val folder = File(applicationContext.filesDir, "background").path
-        val steps = tokens.rows.toLong()
-        val run = BackgroundRun(bundle, SessionOptions(clip = 1.0), folder, tokens.digest, steps) { tokens.batch(it.toInt()) }
-        return if (run.train({ deviceState(applicationContext) }, pause) == null) finish() else Result.retry()
-    }
+    private suspend fun train(bundle: ModelBundle, pause: Pause): Result =
+        withContext(Dispatchers.IO) { openData(applicationContext, bundle) }.use { data ->
+            val folder = File(applicationContext.filesDir, "background").path
+            val steps = 4 * data.stepsOfEpoch
+            val run = BackgroundRun(bundle, SessionOptions(clip = 1.0), folder, data.digest, steps, batch = data::batch)
+            if (run.train({ deviceState(applicationContext) }, pause) == null) finish() else Result.retry()
+        }
 
     private fun finish(): Result {
         WorkManager.getInstance(applicationContext).cancelUniqueWork(NAME)

@@ -2,6 +2,7 @@
 package org.mebp.android
 
 import android.content.res.AssetManager
+import java.io.File
 import java.io.FileNotFoundException
 import org.mebp.Code
 import org.mebp.MebpException
@@ -17,6 +18,26 @@ fun ModelBundle.Companion.open(assets: AssetManager, folder: String): ModelBundl
             assets.withPart("$folder/weights.bin") { weights -> open(program, manifest, weights) }
         }
     }
+
+/**
+ * Copies what text needs of the bundle in [folder] of the assets, all but its program and weights, to [target], whole
+ * or not at all. A Tokenizer, a ChatTemplate and a TextData open the folder that it returns.
+ */
+fun AssetManager.copyText(folder: String, target: File): String {
+    val part = File("${target.path}.part").apply { deleteRecursively() }
+    for (name in listOf("manifest.json") + list("$folder/tokenizer").orEmpty().map { "tokenizer/$it" }) {
+        copyFile("$folder/$name", File(part, name))
+    }
+    target.deleteRecursively()
+    if (!part.renameTo(target)) throw MebpException(Code.IO, "$target: cannot be written; give a folder of this app")
+    return target.path
+}
+
+/** Copies an asset to a file whose folder is made where it is not there. */
+fun AssetManager.copyFile(name: String, file: File) {
+    file.parentFile?.mkdirs()
+    open(name).use { from -> file.outputStream().use { from.copyTo(it) } }
+}
 
 private fun <T> AssetManager.withPart(name: String, use: (ModelBundle.Part) -> T): T {
     val descriptor = try {
