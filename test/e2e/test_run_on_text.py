@@ -81,7 +81,7 @@ def test_a_run_goes_on(bundle: Path, tmp_path: Path) -> None:
         (("--data", "a.jsonl", "--tokens", "b.bin"), "--tokens excludes --data"),
         (("--tokens", "b.bin", "--loss-on", "all"), "--loss-on requires --data"),
         (("--data", "absent.jsonl"), "absent.jsonl: "),
-        (("--data", "other.jsonl"), 'other.jsonl:2: has "chosen"'),
+        (("--data", "other.jsonl"), 'other.jsonl:2: has "prompt"'),
         (("--data", "other.jsonl", "--sequence", "4096"), "--sequence 4096: the bundle was compiled for at most"),
     ],
 )

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file of token ids, as mebp-run reads them: .npy where it begins so, else .bin.
-#include <cstring>
-#include <vector>
-
 #include "target.h"
 #include "tools/mebp-run/tokens.h"
 
@@ -18,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     TokenFile tokens;
     if (!tokens.open(path, sequence, longest).empty())
       continue;
-    std::vector<int32_t> ids(tokens.sequence());
+    StepRows rows;
     for (uint64_t row = 0; row < tokens.rows(); ++row)
-      tokens.read(row, ids.data());
+      tokens.read(row, 1, rows);
     tokens.checksum();
   }
   return 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/text/tokenizer/byte_characters.h"
+#include "runtime/text/tokenizer/sequence.h"
 #include "runtime/text/unicode/normal_form.h"
 #include "runtime/text/unicode/properties.h"
 #include "runtime/text/unicode/utf8.h"
@@ -123,12 +124,7 @@ Result<Normalizer> makeSequence(Fields &fields) {
       return part.status();
     parts.push_back(std::move(*part));
   }
-  return Normalizer([parts](TracedText &text) {
-    for (const Normalizer &part : parts)
-      if (Status status = part(text); !status.ok())
-        return status;
-    return Status();
-  });
+  return Normalizer([parts](TracedText &text) { return runInTurn(parts, text); });
 }
 
 } // namespace

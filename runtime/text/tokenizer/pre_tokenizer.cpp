@@ -3,6 +3,7 @@
 
 #include "runtime/text/tokenizer/byte_characters.h"
 #include "runtime/text/tokenizer/metaspace.h"
+#include "runtime/text/tokenizer/sequence.h"
 #include "runtime/text/tokenizer/split.h"
 #include "runtime/text/unicode/properties.h"
 
@@ -93,12 +94,7 @@ Result<PreTokenizer> makeSequence(Fields &fields) {
       return part.status();
     parts.push_back(std::move(*part));
   }
-  return PreTokenizer([parts](Pieces &pieces) {
-    for (const PreTokenizer &part : parts)
-      if (Status status = part(pieces); !status.ok())
-        return status;
-    return Status();
-  });
+  return PreTokenizer([parts](Pieces &pieces) { return runInTurn(parts, pieces); });
 }
 
 } // namespace
@@ -141,7 +137,7 @@ Result<PreTokenizer> makePreTokenizer(const Json &given) {
       return Status();
     };
   } else if (type == "CharDelimiterSplit") {
-    made = [pattern = Pattern::literal(fields.text("delimiter", ""))](Pieces &pieces) {
+    made = [pattern = Pattern::literal(fields.character("delimiter", ""))](Pieces &pieces) {
       return splitAt(pieces, pattern, Behavior::removed, false);
     };
   }

@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "runtime/core/status.h"
+#include "runtime/text/tokenizer/pieces.h"
 
 namespace mebp::text {
 
 inline size_t bytesOf(const std::string &text) { return text.size(); }
+inline size_t bytesOf(const TracedText &text) { return text.text.size(); }
+inline size_t bytesOf(const Pieces &pieces) { return bytesOf(pieces.text); }
 inline size_t bytesOf(const std::vector<std::string> &texts) {
   size_t bytes = 0;
   for (const std::string &text : texts)
