@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file of token ids, as mebp-run reads them: .npy where it begins so, else .bin.
-#include "target.h"
 #include "tools/mebp-run/tokens.h"
+#include "target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   constexpr uint32_t longest = 64;

@@ -278,7 +278,7 @@ TEST_F(RunTest, ResumesWhereItStopped) {
   EXPECT_EQ(finished.status, 0);
   EXPECT_NE(finished.errors.find("the run is finished"), std::string::npos) << finished.errors;
   expectRefusal(base + state + "--steps 9 --resume --lr 1e-3", "continue with the same");
-  expectRefusal(bundle.path() + " --tokens " + tokensBin(25) + state + "--steps 9 --resume", "other tokens");
+  expectRefusal(bundle.path() + " --tokens " + tokensBin(25) + state + "--steps 9 --resume", "other rows");
 }
 
 TEST_F(RunTest, StopsAtASignalAndSaves) {
