@@ -38,6 +38,17 @@ final class TokenizerTests: XCTestCase {
     }
   }
 
+  func testAMegabyteIsItsStringsWithTheMarksBetweenThem() throws {
+    let lines = try strings()
+    let repeated = lines + lines
+    let text = repeated.map(\.text).joined(separator: "<|im_start|>")
+    XCTAssertGreaterThan(text.utf8.count, 1_000_000)
+    let between = try tokenizer.id("<|im_start|>")
+    let expected = Array(repeated.flatMap { [between] + $0.ids }.dropFirst())
+    XCTAssertTrue(try tokenizer.encode(text) == expected, "the ids of a megabyte")
+    assertSame(try tokenizer.decode(expected), repeated.map(\.decoded).joined())
+  }
+
   func testAPieceNeverCutsACharacter() async throws {
     let family = "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467} \u{1F1E9}\u{1F1EA}"
     let ids = try tokenizer.encode(family)
