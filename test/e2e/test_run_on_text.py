@@ -3,6 +3,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -91,3 +92,17 @@ def test_what_is_refused_is_named(bundle: Path, arguments: Sequence[str], messag
     said = run(bundle, *files, status=2)
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("tokenizer", "bare.mebp/tokenizer: has no tokenizer.json; export the model from a folder that has its"),
+        ("chat.json", 'chat.jsonl:1: has "messages", and there is no chat template for them; give "prompt" and'),
+    ],
+)
+def test_what_a_bundle_lacks_is_named(bundle: Path, missing: str, message: str, tmp_path: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "bare.mebp", ignore=shutil.ignore_patterns(missing))
+    turns = [{"role": "user", "content": "Is it lit?"}, {"role": "assistant", "content": "It is."}]
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    assert message in run(tmp_path / "bare.mebp", "--data", tmp_path / "chat.jsonl", status=2)

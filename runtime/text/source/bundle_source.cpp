@@ -38,15 +38,15 @@ mebp_code compose(void *user, const mebp_data_turn *turns, uint32_t turn_count, 
     if (!read.ok())
       return read.status();
     std::vector<int32_t> found;
-    std::vector<bool> count_of;
+    std::vector<bool> isCounted;
     if (Status status =
-            encodeConversation(source.chat->pieces, *source.tokenizer->tokenizer, *read, everything, found, count_of);
+            encodeConversation(source.chat->pieces, *source.tokenizer->tokenizer, *read, everything, found, isCounted);
         !status.ok())
       return status;
     *count = found.size();
     if (found.size() <= room) {
       std::copy(found.begin(), found.end(), ids);
-      std::copy(count_of.begin(), count_of.end(), counts);
+      std::copy(isCounted.begin(), isCounted.end(), counts);
     }
     return Status();
   });
