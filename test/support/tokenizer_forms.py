@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines that published tokenizers have, beside those that transformers builds, and texts to try them with."""
+"""Pipelines beside those of published_pipelines.json, and texts to try them with."""
 
 import random
+
+# Of transformers.
+CLASSES = ["Bert", "Camembert", "Cohere", "GPT2", "GPTNeoX", "Gemma", "OpenAIGPT", "Qwen2", "Qwen3_5", "Roberta"]
+CLASSES += ["XGLM", "XLMRoberta"]
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
@@ -10,57 +14,12 @@ def _split(expression: str, behavior: str = "Isolated", invert: bool = False) ->
     return {"type": "Split", "pattern": {"Regex": expression}, "behavior": behavior, "invert": invert}
 
 
-_ENDS = r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_LOWER, _UPPER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 # Of byte-level vocabularies.
 PRE_TOKENIZERS = {
-    "llama3": [_split(_SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+" + _ENDS), _BYTES],
-    "o200k": [
-        _split(
-            rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_SHORT}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_SHORT}?"
-            + _ENDS
-        ),
-        _BYTES,
-    ],
-    "bloom": [_split(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"), _BYTES],
-    "falcon": [
-        {"type": "Punctuation", "behavior": "Contiguous"},
-        {**_BYTES, "use_regex": True},
-        {"type": "Digits", "individual_digits": False},
-        _split("[0-9][0-9][0-9]"),
-    ],
-    "deepseek": [
-        _split(r"[\r\n]"),
-        _split("\\s?[A-Za-z\u00b5\u00c0-\u00d6]+"),
-        _split(r"\s+$"),
-        _split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"),
-        {"type": "Digits", "individual_digits": True},
-        _BYTES,
-    ],
     "words": [_split(r"\w+|[^\w\s]+", "Removed", invert=True), _BYTES],
     "whitespace": [{"type": "Whitespace"}, _BYTES],
 }
 NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents")
-LLAMA2 = {
-    "normalizer": {
-        "type": "Sequence",
-        "normalizers": [
-            {"type": "Prepend", "prepend": "\u2581"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
-        ],
-    },
-    "pre_tokenizer": None,
-    "decoder": {
-        "type": "Sequence",
-        "decoders": [
-            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
-            {"type": "ByteFallback"},
-            {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        ],
-    },
-}
 
 _BLOCKS = [
     *[(0x20, 0x7E)] * 6,
