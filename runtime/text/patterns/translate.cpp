@@ -108,6 +108,11 @@ private:
         return refuse("[\\W");
       out += isInClass ? "\\S" : std::string("[^") + (c == 'S' ? spaces : words) + "]";
       return;
+    case 'b':
+      if (isInClass)
+        return refuse("[\\b");
+      out += std::string("(?:(?<=[") + words + "])(?![" + words + "])|(?<![" + words + "])(?=[" + words + "]))";
+      return;
     case 'p':
     case 'P':
       return takeProperty(c);

@@ -166,7 +166,8 @@ void Tokenizer::trim(std::string_view text, std::string_view token, bool isFirst
       break;
   }
   for (const bool keepsFirst : around.trims) {
-    if (!keepsFirst || !(isFirst || span.begin == 0))
+    // One space may be what the pre-tokenizer has put before the text.
+    if (!(keepsFirst && leading == 1 && (isFirst || span.begin == 0)))
       for (size_t left = leading; left > 0 && span.begin < span.end; --left)
         nextCharacter(text, span.begin);
     for (size_t left = trailing; left > 0 && span.end > span.begin; --left)
