@@ -46,18 +46,24 @@ protected:
     return options;
   }
 
-  // The sums of micro-batches from `first` on, as a new session offers them.
-  Values sums(const MicroBatches &batches, uint32_t first, uint32_t count) {
+  // As these, with sums that go into `found`.
+  mebp_session_options gatheringOptions(uint32_t batches, Values &found) {
     mebp_bundle_info info;
     mebp_bundle_get_info(bundle.handle, &info, nullptr);
-    Values found(info.trainables);
-    mebp_session_options options = optionsOf(count);
+    found.resize(info.trainables);
+    mebp_session_options options = optionsOf(batches);
     options.on_gradient = [](void *user, uint32_t trainable, float *gradient, uint64_t elements, bool *) {
       static_cast<Values *>(user)->at(trainable).assign(gradient, gradient + elements);
       return MEBP_OK;
     };
     options.gradient_user = &found;
-    OpenSession session(bundle.handle, options);
+    return options;
+  }
+
+  // The sums of micro-batches from `first` on, as a new session offers them.
+  Values sums(const MicroBatches &batches, uint32_t first, uint32_t count) {
+    Values found;
+    OpenSession session(bundle.handle, gatheringOptions(count, found));
     mebp_step_part part;
     mebp_step_part_init(&part);
     part.labels = batches.all;
@@ -98,16 +104,8 @@ protected:
   }
 
   Values sumsOfSequences(uint64_t step, uint32_t first, uint32_t count) {
-    mebp_bundle_info info;
-    mebp_bundle_get_info(bundle.handle, &info, nullptr);
-    Values found(info.trainables);
-    mebp_session_options options = optionsOf(count);
-    options.on_gradient = [](void *user, uint32_t trainable, float *gradient, uint64_t elements, bool *) {
-      static_cast<Values *>(user)->at(trainable).assign(gradient, gradient + elements);
-      return MEBP_OK;
-    };
-    options.gradient_user = &found;
-    OpenSession session(bundle.handle, options);
+    Values found;
+    OpenSession session(bundle.handle, gatheringOptions(count, found));
     for (uint32_t i = 0; i < count; ++i) {
       EXPECT_EQ(mebp_session_begin_batch(session.handle, i, count, &error), MEBP_OK) << error.message;
       addSequences(session.handle, step, first + i);

@@ -11,7 +11,6 @@
 
 namespace mebp::text {
 
-inline size_t bytesOf(const std::string &text) { return text.size(); }
 inline size_t bytesOf(const TracedText &text) { return text.text.size(); }
 inline size_t bytesOf(const Pieces &pieces) { return bytesOf(pieces.text); }
 inline size_t bytesOf(const std::vector<std::string> &texts) {
