@@ -13,9 +13,13 @@
 using namespace mebp;
 using namespace mebp::text;
 
-Status mebp::text::encodeConversation(const ChatPieces &pieces, Tokenizer &tokenizer, const std::vector<Turn> &turns,
-                                      bool everything, std::vector<int32_t> &ids, std::vector<bool> &counts) {
-  Result<Composed> composed = pieces.compose(turns, false);
+Status mebp::text::encodeConversation(const ChatPieces &pieces, Tokenizer &tokenizer, const mebp_data_turn *turns,
+                                      uint32_t turnCount, bool everything, std::vector<int32_t> &ids,
+                                      std::vector<bool> &counts) {
+  Result<std::vector<Turn>> read = readTurns(turns, turnCount);
+  if (!read.ok())
+    return read.status();
+  Result<Composed> composed = pieces.compose(*read, false);
   if (!composed.ok())
     return composed.status();
   Result<std::vector<mebp_token>> tokens = tokenizer.place(composed->text);
@@ -23,7 +27,7 @@ Status mebp::text::encodeConversation(const ChatPieces &pieces, Tokenizer &token
     return tokens.status();
   for (const mebp_token &token : *tokens)
     ids.push_back(token.id);
-  counts = findCounts(pieces, *composed, turns, *tokens, everything);
+  counts = findCounts(pieces, *composed, *read, *tokens, everything);
   return Status();
 }
 
@@ -39,13 +43,10 @@ mebp_code mebp_chat_encode(const mebp_chat *chat, mebp_tokenizer *tokenizer, con
                   {"labels", room ? labels : &none},
                   {"count", count}},
                  [&] {
-                   Result<std::vector<Turn>> read = readTurns(turns, turn_count);
-                   if (!read.ok())
-                     return read.status();
                    std::vector<int32_t> found;
                    std::vector<bool> counts;
-                   if (Status status =
-                           encodeConversation(chat->pieces, *tokenizer->tokenizer, *read, everything, found, counts);
+                   if (Status status = encodeConversation(chat->pieces, *tokenizer->tokenizer, turns, turn_count,
+                                                          everything, found, counts);
                        !status.ok())
                      return status;
                    *count = found.size();

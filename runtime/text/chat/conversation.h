@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "mebp/data.h"
 #include "runtime/text/chat/pieces.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 
 namespace mebp::text {
 
 // The ids of the whole text, and which of them count (mebp_chat_count).
-Status encodeConversation(const ChatPieces &pieces, Tokenizer &tokenizer, const std::vector<Turn> &turns,
-                          bool everything, std::vector<int32_t> &ids, std::vector<bool> &counts);
+Status encodeConversation(const ChatPieces &pieces, Tokenizer &tokenizer, const mebp_data_turn *turns,
+                          uint32_t turnCount, bool everything, std::vector<int32_t> &ids, std::vector<bool> &counts);
 
 } // namespace mebp::text

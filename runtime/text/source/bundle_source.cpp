@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "mebp/chat.h"
+#include "runtime/core/edge.h"
 #include "runtime/text/chat/conversation.h"
-#include "runtime/text/chat/turns.h"
 #include "runtime/text/source/text_marks.h"
 
 using namespace mebp;
@@ -34,13 +34,10 @@ mebp_code compose(void *user, const mebp_data_turn *turns, uint32_t turn_count, 
                   bool *counts, size_t room, size_t *count, mebp_error *error) {
   return guarded(error, {}, [&] {
     const auto &source = *static_cast<BundleSource *>(user);
-    Result<std::vector<Turn>> read = readTurns(turns, turn_count);
-    if (!read.ok())
-      return read.status();
     std::vector<int32_t> found;
     std::vector<bool> isCounted;
-    if (Status status =
-            encodeConversation(source.chat->pieces, *source.tokenizer->tokenizer, *read, everything, found, isCounted);
+    if (Status status = encodeConversation(source.chat->pieces, *source.tokenizer->tokenizer, turns, turn_count,
+                                           everything, found, isCounted);
         !status.ok())
       return status;
     *count = found.size();
