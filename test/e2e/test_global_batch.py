@@ -73,8 +73,12 @@ def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
         def gather_numbers(self, values: list[float]) -> np.ndarray:
             return np.array([values, [0.0]])
 
-        def sum_in_tree(self, values: np.ndarray) -> None:
-            assert values.dtype == np.float32
+        def exchange(self, sent: np.ndarray, received: np.ndarray) -> None:
+            assert sent.dtype == np.float32
+            self.sent = sent.copy()
+
+        def gather_sums(self, own: np.ndarray, found: np.ndarray) -> None:
+            found[:] = self.sent
 
     bundle = train(lamp_model, lamp_data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
     generator = np.random.default_rng(0)

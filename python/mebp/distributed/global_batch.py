@@ -17,6 +17,7 @@ from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import share_state
 from mebp.distributed.sums import GradientSums
 from mebp.errors import Error
+from mebp.inspect import inspect
 from mebp.session import Session
 from mebp.step_result import StepResult
 from mebp.version import __version__
@@ -50,6 +51,10 @@ class GlobalBatch:
 
     def session_options(self) -> dict[str, object]:
         return {"accumulate": True, "tree_batches": len(self.own), "taker": self._sums}
+
+    def bytes_beside(self, session: Session) -> int:
+        """What this process has for sums over all, beside what the session plans."""
+        return self._sums.bytes_beside(session) if self._sums else 0
 
     def check_alike(self, session: Session, options: object, data: str) -> None:
         """Raises mebp.Error where another process has another bundle, other data or options."""
@@ -146,8 +151,8 @@ class GlobalBatch:
     def _compare(self, session: Session) -> None:
         """All have applied the same sums, so that adapters differ where a machine computes wrongly."""
         digest = hashlib.sha256()
-        for values in session.trainables().values():
-            digest.update(values.tobytes())
+        for index in range(len(inspect(session.path)["trainables"])):
+            digest.update(session.native.read_trainable(index))
         found = self._group.gather([int.from_bytes(digest.digest()[:7], "little")])[:, 0]
         for rank, other in enumerate(found):
             if other != found[0]:

@@ -144,21 +144,19 @@ class Group:
                 if (its := other.get(name)) != (own := first.get(name)):
                     raise Error(f"rank {rank} has {name} {its}, and rank 0 has {own}; start all alike")
 
-    def sum_in_tree(self, values: np.ndarray) -> None:
-        """float32 [n] becomes the sum over ranks, of neighbours first, in place. Each rank sums a part."""
+    def exchange(self, sent: np.ndarray, received: np.ndarray) -> None:
+        """float32 [ranks * n] each: the r-th n of what is sent are for rank r, those of what is received are of it."""
         import torch
 
-        part = -(-values.size // self.size)
-        sent = np.zeros((self.size, part), np.float32)
-        sent.reshape(-1)[: values.size] = values
-        received = torch.empty(self.size * part)
         with self._told("lost another process"):
-            self._torch.all_to_all_single(received, torch.from_numpy(sent.reshape(-1)), group=self._sums)
-        own = join_in_tree(list(received.numpy().reshape(self.size, part)))
-        whole = torch.empty(self.size * part)
+            self._torch.all_to_all_single(*map(torch.from_numpy, (received, sent)), group=self._sums)
+
+    def gather_sums(self, own: np.ndarray, found: np.ndarray) -> None:
+        """float32 [n] of each rank become [ranks * n] of all."""
+        import torch
+
         with self._told("lost another process"):
-            self._gather_into(whole, torch.from_numpy(own), group=self._sums)
-        values[:] = whole.numpy()[: values.size]
+            self._gather_into(*map(torch.from_numpy, (found, own)), group=self._sums)
 
     def send_file(self, file: Path | None, size: int) -> None:
         """Rank 0's of so many bytes, which becomes that of the others who name one."""
@@ -207,20 +205,6 @@ class Group:
             work.wait()
         if not found.all():
             raise SystemExit(2)  # which says why
-
-
-def join_in_tree(parts: list[np.ndarray]) -> np.ndarray:
-    """Neighbours first, then pairs of them, and what is left, the latest first: as a session sums micro-batches
-    (runtime/train/gradients.h)."""
-    open_sums: list[np.ndarray] = []
-    for number, part in enumerate(parts):
-        open_sums.append(part)
-        rest, is_last = number, number + 1 == len(parts)
-        while len(open_sums) > 1 and (rest & 1 or is_last):
-            later = open_sums.pop()
-            open_sums[-1] = open_sums[-1] + later
-            rest >>= 1
-    return open_sums[0]
 
 
 @cache

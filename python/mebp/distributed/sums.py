@@ -2,8 +2,9 @@
 """Gradients that are summed over processes while the step goes on.
 
 1. The session hands over each gradient as soon as this process's part of it is complete (take), in any order.
-2. A thread collects them in one order, that of the trainables from the last to the first, which is about that of the
-   backward; all processes sum the same ones together, some 25 MB at a time.
+2. A thread copies them in one order, that of the trainables from the last to the first, which is about that of the
+   backward, into a bucket of 4 MB; whenever it is full, all processes sum what they have in theirs. A gradient may lie
+   in several.
 3. A sum lies where the gradient was, and the session applies it when it has all of them back.
 Where a process is lost, the step ends, and nothing has been applied.
 """
@@ -16,11 +17,12 @@ import numpy as np
 
 from mebp.distributed.group import Group
 from mebp.distributed.taker import GradientTaker
+from mebp.distributed.tree import TreeSum
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 
-_BUCKET = 25 << 20  # bytes
+_BUCKET = 1 << 20  # values: several of a step's sums go on beside its backward, and each is long enough to send
 
 
 class GradientSums(GradientTaker):
@@ -32,7 +34,12 @@ class GradientSums(GradientTaker):
         self._taken: dict[int, np.ndarray] = {}
         self._failure: Error | None = None
         self._ended = False
-        self._count: int | None = None  # of the session's trainables, once there is one
+        self._sizes: list[int] | None = None  # of the session's trainables, once there is one
+        self._tree: TreeSum | None = None
+
+    def bytes_beside(self, session: Session) -> int:
+        """What sums take beside the session."""
+        return TreeSum.bytes_of(_capacity(_sizes_of(session)), self._group.size)
 
     def take(self, index: int, gradient: np.ndarray) -> None:
         """The session's, on the thread of the step."""
@@ -47,9 +54,10 @@ class GradientSums(GradientTaker):
     def during(self, session: Session) -> Iterator[None]:
         """A step of the session. Raises what ended it, where that was another process's end."""
         self._taken, self._failure, self._ended = {}, None, False
-        if self._count is None:
-            self._count = len(inspect(session.path)["trainables"])
-        thread = threading.Thread(target=self._run, args=(session, self._count), name="mebp-sums", daemon=True)
+        if self._tree is None:
+            self._sizes = _sizes_of(session)
+            self._tree = TreeSum(self._group, _capacity(self._sizes))
+        thread = threading.Thread(target=self._run, args=(session,), name="mebp-sums", daemon=True)
         thread.start()
         try:
             yield
@@ -63,31 +71,65 @@ class GradientSums(GradientTaker):
                 self._changed.notify()
             thread.join()
 
-    def _run(self, session: Session, count: int) -> None:
-        bucket: list[tuple[int, np.ndarray]] = []
-        for index in range(count - 1, -1, -1):
+    def _run(self, session: Session) -> None:
+        bucket = _Bucket(self._tree.values)
+        for index in range(len(self._sizes) - 1, -1, -1):
             gradient = self._next(index)
             if gradient is None:
                 break
-            bucket.append((index, gradient))
-            if sum(each.nbytes for _, each in bucket) >= _BUCKET or index == 0:
+            while (gradient := bucket.add(index, gradient)).size:
                 self._sum(bucket, session)
-                bucket = []
+        else:
+            self._sum(bucket, session)
 
     def _next(self, index: int) -> np.ndarray | None:
         with self._changed:
             self._changed.wait_for(lambda: index in self._taken or self._ended)
             return self._taken.pop(index, None)
 
-    def _sum(self, bucket: list[tuple[int, np.ndarray]], session: Session) -> None:
-        whole = np.concatenate([gradient for _, gradient in bucket])
+    def _sum(self, bucket: "_Bucket", session: Session) -> None:
         try:
             if self._failure is None:
-                self._group.sum_in_tree(whole)
+                self._tree.sum(bucket.filled)
         except Error as error:
             self._failure = error  # and gradients are given back all the same, for the step waits for them
-        begin = 0
-        for index, gradient in bucket:
-            gradient[:] = whole[begin : begin + gradient.size]
-            begin += gradient.size
+        for index in bucket.give_back():
             session.native.give_gradient(index)
+
+
+class _Bucket:
+    """What of which gradients is in `values`."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+        self._parts: list[np.ndarray] = []  # of gradients, in the session's memory
+        self._ends: list[int] = []  # indices of those that end in the bucket
+        self.filled = 0
+
+    def add(self, index: int, gradient: np.ndarray) -> np.ndarray:
+        """What of it finds no more room."""
+        part = gradient[: len(self._values) - self.filled]
+        self._values[self.filled : self.filled + part.size] = part
+        self._parts.append(part)
+        self.filled += part.size
+        if part.size == gradient.size:
+            self._ends.append(index)
+        return gradient[part.size :]
+
+    def give_back(self) -> list[int]:
+        """Puts all values where they are of; the indices of gradients that are whole again. It is empty then."""
+        begin = 0
+        for part in self._parts:
+            part[:] = self._values[begin : begin + part.size]
+            begin += part.size
+        whole = self._ends
+        self._parts, self._ends, self.filled = [], [], 0
+        return whole
+
+
+def _sizes_of(session: Session) -> list[int]:
+    return [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
+
+
+def _capacity(sizes: list[int]) -> int:
+    return min(_BUCKET, sum(sizes))

@@ -147,7 +147,7 @@ class Objective(ABC):
 
     def bytes_beside(self, session: Session) -> int:
         """The most that it has in memory beside what the session plans."""
-        return 0
+        return self._shared.bytes_beside(session) if self._shared else 0
 
     @abstractmethod
     def begin(self, session: Session) -> Iterator[str]:

@@ -127,9 +127,10 @@ class Rollouts(Objective):
         return {"accumulate": True} | self._shared_options()
 
     def bytes_beside(self, session: Session) -> int:
-        """Of writing: what a session that trains has already is counted there."""
+        """Of writing too: what a session that trains has already is counted there."""
         own = [each for each in session.plan["generation"] if each["name"] not in ("trainables", "workspace")]
-        return 0 if self._handed else sum(each["bytes"] for each in own)
+        writing = 0 if self._handed else sum(each["bytes"] for each in own)
+        return writing + super().bytes_beside(session)
 
     def begin(self, session: Session) -> Iterator[str]:
         self.check_alike(session)
