@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--global-batch in one process: the gradients of a step's micro-batches are summed in a tree."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
         size, is_first = 2, True
 
         def __init__(self, rank: int) -> None:
-            self.rank, self.counted = rank, []
+            self.rank, self.counted, self.kept = rank, [], None
 
         def gather(self, values: list[int]) -> np.ndarray:
             self.counted += values
@@ -73,12 +74,12 @@ def test_parts_by_themselves_are_its_gradient(lamp_model, lamp_data):
         def gather_numbers(self, values: list[float]) -> np.ndarray:
             return np.array([values, [0.0]])
 
-        def exchange(self, sent: np.ndarray, received: np.ndarray) -> None:
-            assert sent.dtype == np.float32
-            self.sent = sent.copy()
-
-        def gather_sums(self, own: np.ndarray, found: np.ndarray) -> None:
-            found[:] = self.sent
+        def exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> None:
+            """The first of two: what the other has to add. The second: what it has summed."""
+            other = 1 - self.rank
+            received[self.rank][:] = sent[self.rank]
+            received[other][:] = 0 if self.kept is None else self.kept
+            self.kept = sent[other].copy() if self.kept is None else None
 
     bundle = train(lamp_model, lamp_data, global_batch=4, steps=1, batch=2, optimizer="sgd").session.path
     generator = np.random.default_rng(0)

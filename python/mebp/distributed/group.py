@@ -28,18 +28,19 @@ Made = TypeVar("Made")
 
 _LONGEST = 1 << 20  # bytes of JSON that a rank may send
 _TIMEOUT = timedelta(minutes=30)  # of a collective: rank 0 may measure on data meanwhile
-_PIECE = 16 << 20  # bytes of a file that are sent at once
+_PIECE = 1 << 20  # bytes of a file that are sent at once
 _TELLS_AFTER = 10.0  # seconds of waiting
 
 
 class Group:
     def __init__(self) -> None:
         need_packages("torchrun", "distributed", "torch")
+        import torch
         import torch.distributed as torch_distributed
 
         self.rank, self.size = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
         self.local_rank, self.local_size = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
-        self._torch = torch_distributed
+        self._torch, self._tensor = torch_distributed, torch.from_numpy
         # Its name since torch 2.13.
         self._gather_into = getattr(torch_distributed, "all_gather_single", torch_distributed.all_gather_into_tensor)
         with self._told("cannot meet the other processes"):
@@ -144,19 +145,16 @@ class Group:
                 if (its := other.get(name)) != (own := first.get(name)):
                     raise Error(f"rank {rank} has {name} {its}, and rank 0 has {own}; start all alike")
 
-    def exchange(self, sent: np.ndarray, received: np.ndarray) -> None:
-        """float32 [ranks * n] each: the r-th n of what is sent are for rank r, those of what is received are of it."""
-        import torch
-
+    def exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> None:
+        """float32 [n] each: the r-th that is sent is for rank r, and the r-th that is received is of it. What torch has
+        for all ranks at once copies it."""
+        received[self.rank][:] = sent[self.rank]
+        others = [(self.rank + distance) % self.size for distance in range(1, self.size)]
         with self._told("lost another process"):
-            self._torch.all_to_all_single(*map(torch.from_numpy, (received, sent)), group=self._sums)
-
-    def gather_sums(self, own: np.ndarray, found: np.ndarray) -> None:
-        """float32 [n] of each rank become [ranks * n] of all."""
-        import torch
-
-        with self._told("lost another process"):
-            self._gather_into(*map(torch.from_numpy, (found, own)), group=self._sums)
+            works = [self._torch.irecv(self._tensor(received[rank]), rank, group=self._sums) for rank in others]
+            works += [self._torch.isend(self._tensor(sent[rank]), rank, group=self._sums) for rank in others]
+            for work in works:
+                work.wait()
 
     def send_file(self, file: Path | None, size: int) -> None:
         """Rank 0's of so many bytes, which becomes that of the others who name one."""

@@ -18,9 +18,7 @@ class Exchanging(Protocol):
 
     size: int
 
-    def exchange(self, sent: np.ndarray, received: np.ndarray) -> None: ...
-
-    def gather_sums(self, own: np.ndarray, found: np.ndarray) -> None: ...
+    def exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> None: ...
 
 
 class TreeSum:
@@ -37,11 +35,12 @@ class TreeSum:
 
     def sum(self, count: int) -> None:
         """Of the first `count` values, which is the same in all ranks."""
-        padded = _padded(count, self._group.size)
-        values, received = self.values[:padded], self._received[:padded]
-        values[count:] = 0
+        ranks = self._group.size
+        padded = _padded(count, ranks)
+        self.values[count:padded] = 0
+        values, received = (each[:padded].reshape(ranks, -1) for each in (self.values, self._received))
         self._group.exchange(values, received)
-        self._group.gather_sums(join_in_tree(received.reshape(self._group.size, -1)), values)
+        self._group.exchange([join_in_tree(received)] * ranks, values)
 
 
 def _padded(count: int, ranks: int) -> int:
