@@ -34,12 +34,21 @@ class GradientSums(GradientTaker):
         self._taken: dict[int, np.ndarray] = {}
         self._failure: Error | None = None
         self._ended = False
-        self._sizes: list[int] | None = None  # of the session's trainables, once there is one
+        self._sizes: list[int] | None = None  # of the session's trainables, once they have been asked for
         self._tree: TreeSum | None = None
+
+    def sizes(self, session: Session) -> list[int]:
+        """How many values each trainable has."""
+        if self._sizes is None:
+            self._sizes = [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
+        return self._sizes
 
     def bytes_beside(self, session: Session) -> int:
         """What sums take beside the session."""
-        return TreeSum.bytes_of(_capacity(_sizes_of(session)), self._group.size)
+        return TreeSum.bytes_of(self._capacity(session), self._group.size)
+
+    def _capacity(self, session: Session) -> int:
+        return min(_BUCKET, sum(self.sizes(session)))
 
     def take(self, index: int, gradient: np.ndarray) -> None:
         """The session's, on the thread of the step."""
@@ -55,8 +64,7 @@ class GradientSums(GradientTaker):
         """A step of the session. Raises what ended it, where that was another process's end."""
         self._taken, self._failure, self._ended = {}, None, False
         if self._tree is None:
-            self._sizes = _sizes_of(session)
-            self._tree = TreeSum(self._group, _capacity(self._sizes))
+            self._tree = TreeSum(self._group, self._capacity(session))
         thread = threading.Thread(target=self._run, args=(session,), name="mebp-sums", daemon=True)
         thread.start()
         try:
@@ -73,7 +81,7 @@ class GradientSums(GradientTaker):
 
     def _run(self, session: Session) -> None:
         bucket = _Bucket(self._tree.values)
-        for index in range(len(self._sizes) - 1, -1, -1):
+        for index in range(len(self.sizes(session)) - 1, -1, -1):
             gradient = self._next(index)
             if gradient is None:
                 break
@@ -125,11 +133,3 @@ class _Bucket:
         whole = self._ends
         self._parts, self._ends, self.filled = [], [], 0
         return whole
-
-
-def _sizes_of(session: Session) -> list[int]:
-    return [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
-
-
-def _capacity(sizes: list[int]) -> int:
-    return min(_BUCKET, sum(sizes))
