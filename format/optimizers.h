@@ -231,6 +231,23 @@ constexpr bool keepsState(const OptimizerTraits &traits, const StateOptions &opt
 // Elements of a tensor that one of several threads updates at a time: a larger tensor is updated by all of them.
 constexpr uint64_t updateShare = 1 << 15;
 
+// Whether it keeps of each element what its update needs, and nothing else: then parts of a tensor can be updated
+// apart.
+inline bool goesByElement(const OptimizerTraits &traits) {
+  for (const KeptArray &array : traits.kept)
+    if (array.name && array.shape != likeTheTensor && array.shape != ifMomentum)
+      return false;
+  return !traits.forwardOnly && !traits.projects;
+}
+
+// A gradient adds to the square of its norm the sum of those of tiles of so many elements.
+constexpr uint64_t mostNormTiles = 128, leastNormTile = 1 << 15;
+constexpr uint64_t normTile(uint64_t elements) {
+  const uint64_t share = (elements + mostNormTiles - 1) / mostNormTiles;
+  return share < leastNormTile ? leastNormTile : share;
+}
+constexpr uint64_t normTilesOf(uint64_t elements) { return (elements + normTile(elements) - 1) / normTile(elements); }
+
 // Whether a momentum can be given; it is then kept of every tensor.
 constexpr bool takesMomentum(const OptimizerTraits &traits) {
   return keepsState(traits, {true}) && !keepsState(traits, {false});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "format/optimizers.h"
 
@@ -14,6 +15,13 @@ enum class GradientUse {
   Apply, // each at once
   Keep,  // all, until the step's end
   Sum,   // over micro-batches, until the step's end
+};
+
+// Elements of a tensor, row by row.
+struct ElementRange {
+  uint64_t begin = 0, end = 0;
+
+  uint64_t count() const { return end - begin; }
 };
 
 struct Choice {
@@ -32,12 +40,12 @@ struct Choice {
   uint32_t lanes = 1;           // micro-batches under way at once
   bool offersGradients = false; // to the caller, who may hold them for a while: where they are applied at once,
   uint32_t gradientsOut = 0;    // those of so many blocks
-  // For each trainable, whether its state and its update are here; null: all are. A gradient of another is kept only
-  // where it is summed, or where the caller may read it afterwards.
-  const bool *owned = nullptr;
+  // For each trainable, the elements whose state and update are here; empty: all. A gradient of which nothing is owned
+  // is kept only where it is summed, or where the caller may read it afterwards.
+  std::vector<ElementRange> owned;
   bool returnsGradients = false;
 
-  bool owns(uint32_t trainable) const { return !owned || owned[trainable]; }
+  bool owns(uint32_t trainable) const { return owned.empty() || owned[trainable].count() > 0; }
   bool placesValues = false; // the device does, in memory of its own
   uint64_t workspace = 0;    // of the kernels
   // What shares a place at different times has places apart, but for programs' scratch: to show that it may share it.

@@ -138,7 +138,8 @@ ModelFacts modelFactsOf(const format::Bundle &bundle) {
     const auto index = static_cast<uint32_t>(i);
     const format::TrainedShape shape = trainedShape(bundle, index);
     facts.trainables.push_back({shape, numberOf(shape, facts.shapes), WeightParts(bundle.trainables(i)).bytes(),
-                                gradientBytes(bundle, index)});
+                                gradientBytes(bundle, index),
+                                storageOf(bundle.trainables(i)) == format::Storage::Int8});
   }
   const format::StepShape shape = stepShapeOf(bundle);
   for (size_t i = 0; i < facts.stepPorts.size(); ++i)

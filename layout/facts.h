@@ -72,6 +72,7 @@ struct TrainableFacts {
   format::TrainedShape shape;
   uint32_t shapeNumber = 0; // among those of the model, which are few
   uint64_t bytes = 0, gradientBytes = 0;
+  bool isInt8 = false;
 };
 
 // What no schedule changes.

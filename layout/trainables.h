@@ -21,6 +21,7 @@ struct TrainablePlan {
   std::vector<uint64_t> places;            // of each, counted from there
   uint64_t keptBegin = 0;                  // likewise
   std::vector<uint64_t> kept;              // of each trainable's first array, counted from there; or noOffset
+  std::vector<ElementRange> owned;         // of each trainable; empty: all of it
   uint64_t weightBytes = 0, keptBytes = 0; // of one adapter
   uint32_t adapters = 1;
   uint64_t readBegin = 0; // likewise of what programs read of it, which stays in memory
@@ -35,8 +36,13 @@ struct TrainablePlan {
   uint64_t mappedBytes = 0; // of the file, from its beginning: what programs read in place
 };
 
-// Which trainables are part `index` of `count`: parts have about as many bytes of gradients, and so of state.
-std::vector<bool> partOf(const Facts &facts, uint32_t index, uint32_t count);
+// What of each trainable is part `index` of `count`: parts have about as many bytes of gradients, and so of state. With
+// an optimizer that goes by elements, what has `count` tiles of the norm is cut between them; without one, nothing is.
+std::vector<ElementRange> partOf(const Facts &facts, const format::OptimizerTraits *cutBy, uint32_t index,
+                                 uint32_t count);
+
+// The shape that what is kept of a trainable has where so much of it is owned.
+format::TrainedShape keptShape(const format::TrainedShape &whole, const ElementRange &owned);
 
 TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 

@@ -9,7 +9,7 @@ import numpy as np
 from mebp import arrays, generation, session_options
 from mebp.adapters.keys import loadable
 from mebp.cache import hold_entry_of
-from mebp.distributed.taker import GradientTaker
+from mebp.distributed.taker import BlockWeights, GradientTaker
 from mebp.errors import Error
 from mebp.extension import load_runtime
 from mebp.files import make_parent, own_files, user_path
@@ -67,6 +67,9 @@ class Session(Sequences):
         stream: object | None = None,
         tree_batches: int = 0,
         taker: object | None = None,
+        weights: object | None = None,
+        blocks_ahead: int = 0,
+        part: tuple[int, int] = (0, 1),
         **optimizer_options: object,
     ) -> None:
         """Opens the bundle folder `path`. Its options, by docs/write_options.py:
@@ -94,7 +97,7 @@ class Session(Sequences):
 
         Beside them:
         stream: of a device's half of a split model, the way to its server: mebp.split.connect.
-        tree_batches, taker: of a step that several processes share: mebp.distributed.
+        tree_batches, taker, weights, blocks_ahead, part: of a step that several processes share: mebp.distributed.
         optimizer_options: what the optimizer has of its own, None for its default; no other one's.
             betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
@@ -114,6 +117,7 @@ class Session(Sequences):
         runtime = load_runtime()
         check_argument("stream", stream, runtime.Stream | None)
         check_argument("taker", taker, GradientTaker | None)
+        check_argument("weights", weights, BlockWeights | None)
         session_options.check_names(type(self), optimizer_options)
         session_options.check_options(threads, lr, weight_decay, clip)
         self.path = hold_entry_of(user_path(path))
@@ -133,9 +137,14 @@ class Session(Sequences):
         texts = session_options.option_texts(given)
         texts |= session_options.optimizer_texts(optimizer_options, plan, self.optimizer)
         texts |= {"tree_batches": str(tree_batches)} if tree_batches else {}
-        self._native = runtime.Session(self._bundle, stream, texts, taker)
+        self._native = runtime.Session(self._bundle, stream, texts, taker, weights, blocks_ahead, part)
         for warning in self._native.take_warnings():
             say(f"warning: {warning}", error=True)
+
+    @property
+    def trainable_names(self) -> list[str]:
+        """In the bundle's order."""
+        return list(self._shapes)
 
     @property
     def _session(self) -> object:

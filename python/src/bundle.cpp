@@ -97,6 +97,24 @@ void Bundle::checkWeights() const {
   check(code, error);
 }
 
+std::vector<mebp_range> Bundle::ownElements(mebp_optimizer optimizer, uint32_t index, uint32_t count) const {
+  std::vector<mebp_range> owned(info().trainables);
+  mebp_error error;
+  check(mebp_bundle_own_elements(handle.get(), optimizer, index, count, owned.data(), &error), error);
+  return owned;
+}
+
+nb::list Bundle::blockRegions() const {
+  nb::list result;
+  for (uint32_t block = 0, count = info().blocks; block < count; ++block) {
+    uint64_t offset = 0, bytes = 0;
+    mebp_error error;
+    check(mebp_bundle_block_region(handle.get(), block, &offset, &bytes, &error), error);
+    result.append(nb::make_tuple(offset, bytes));
+  }
+  return result;
+}
+
 static void validateBundle(const Path &path) {
   mebp_error error;
   mebp_code code;
@@ -108,6 +126,7 @@ static void validateBundle(const Path &path) {
 }
 
 void bindBundle(nb::module_ &module) {
+  module.def("norm_tile", &mebp_norm_tile, nb::arg("elements"));
   module.def("validate_bundle", &validateBundle, nb::arg("path"));
   nb::class_<Bundle>(module, "Bundle")
       .def(nb::init<const Path &>(), nb::arg("path"))
@@ -116,6 +135,7 @@ void bindBundle(nb::module_ &module) {
       .def("trainables", &Bundle::trainables, "A list of (name, shape).")
       .def("read_weight", &Bundle::readWeight, nb::arg("index"))
       .def("check_weights", &Bundle::checkWeights)
+      .def("block_regions", &Bundle::blockRegions)
       .def("manifest", &Bundle::manifest)
       .def("describe", &Bundle::describe);
 }

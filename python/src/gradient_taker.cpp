@@ -12,8 +12,8 @@ void GradientTaker::giveTo(mebp_session_options &options) {
     return static_cast<GradientTaker *>(user)->take(trainable, gradient, count);
   };
   options.gradient_user = this;
-  options.on_norm = [](void *user, const double *, uint64_t, double *) {
-    return static_cast<GradientTaker *>(user)->complete();
+  options.on_norm = [](void *user, const double *squares, uint64_t count, double *sum) {
+    return static_cast<GradientTaker *>(user)->norm(squares, count, sum);
   };
   options.norm_user = this;
 }
@@ -25,9 +25,14 @@ mebp_code GradientTaker::take(uint32_t trainable, float *gradient, uint64_t coun
   return MEBP_OK;
 }
 
-mebp_code GradientTaker::complete() {
+mebp_code GradientTaker::norm(const double *squares, uint64_t count, double *sum) {
   nb::gil_scoped_acquire locked;
-  return nb::cast<bool>(taker.attr("is_complete")()) ? MEBP_OK : MEBP_DISCONNECTED;
+  const nb::ndarray<nb::numpy, const double, nb::ndim<1>> tiles(squares, {count});
+  const nb::object whole = taker.attr("norm")(nb::cast(tiles, nb::rv_policy::reference), *sum);
+  if (whole.is_none())
+    return MEBP_DISCONNECTED;
+  *sum = nb::cast<double>(whole);
+  return MEBP_OK;
 }
 
 } // namespace mebp::python

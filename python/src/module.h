@@ -42,6 +42,10 @@ public:
   nb::list trainables() const;
   FloatResult readWeight(uint32_t index) const;
   void checkWeights() const;
+  // Of each trainable, what is part `index` of `count` with this optimizer.
+  std::vector<mebp_range> ownElements(mebp_optimizer optimizer, uint32_t index, uint32_t count) const;
+  // (offset, bytes) in weights.bin of what is each block's own.
+  nb::list blockRegions() const;
   const char *manifest() const { return mebp_bundle_manifest_json(handle.get()); }
   const char *describe() const { return mebp_bundle_describe_json(handle.get()); }
   mebp_bundle *get() const { return handle.get(); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "block_weights.h"
 #include "calls.h"
 #include "gradient_taker.h"
 #include "module.h"
@@ -63,9 +64,10 @@ struct Scores {
 
 class Session {
 public:
-  // Options are texts by their names.
-  Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts, nb::object given)
-      : bundle(bundle), taker(std::move(given)) {
+  // Options are texts by their names; `part` is which of how many parts of what is updated is here.
+  Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts, nb::object given,
+          nb::object handed, uint32_t blocksAhead, std::pair<uint32_t, uint32_t> part)
+      : bundle(bundle), taker(std::move(given)), weights(std::move(handed)) {
     mebp_session_options options;
     mebp_session_options_init(&options);
     mebp_error error;
@@ -78,7 +80,11 @@ public:
     options.log_user = this;
     if (stream)
       stream->giveTo(options);
+    optimizer = options.optimizer;
     taker.giveTo(options);
+    weights.giveTo(options, blocksAhead);
+    if (part.second > 1)
+      options.owned_elements = (owned = bundle.ownElements(options.optimizer, part.first, part.second)).data();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
     mebp_session *created = nullptr;
@@ -287,6 +293,30 @@ public:
     unlocked([&](mebp_error *error) { return mebp_session_load_adapter(handle.get(), folder.c_str(), error); });
   }
 
+  // (begin, end) of each trainable's elements.
+  nb::list ownElements(uint32_t index, uint32_t count) const {
+    nb::list result;
+    for (const mebp_range &range : bundle.ownElements(optimizer, index, count))
+      result.append(nb::make_tuple(range.begin, range.end));
+    return result;
+  }
+  // Of bytes, as they lie in the session.
+  nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> trainableValues(const std::string &name) {
+    void *values = nullptr;
+    uint64_t bytes = 0;
+    mebp_error error;
+    check(mebp_session_trainable_values(handle.get(), name.c_str(), &values, &bytes, &error), error);
+    return {values, {bytes}};
+  }
+  void joinStates(const Path &folder, const std::vector<Path> &parts, const nb::bytes &user) {
+    std::vector<const char *> folders;
+    for (const Path &part : parts)
+      folders.push_back(part.c_str());
+    unlocked([&](mebp_error *error) {
+      return mebp_session_join_states(handle.get(), folder.c_str(), folders.data(),
+                                      static_cast<uint32_t>(folders.size()), user.c_str(), user.size(), error);
+    });
+  }
   void saveState(const Path &folder, const nb::bytes &user) const {
     const char *data = user.c_str();
     const size_t size = user.size();
@@ -374,6 +404,9 @@ private:
 
   const Bundle &bundle;
   GradientTaker taker;
+  BlockWeights weights;
+  std::vector<mebp_range> owned; // a copy of which the session has
+  mebp_optimizer optimizer = MEBP_ADAMW;
   std::vector<std::string> warned;
   std::unique_ptr<mebp_session, Destroy> handle;
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
@@ -449,9 +482,11 @@ void bindSession(nb::module_ &module) {
       .def("draft_limit", &Generation::draftLimit);
   nb::class_<Session>(module, "Session")
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
-      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object>(),
+      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object, nb::object,
+                    uint32_t, std::pair<uint32_t, uint32_t>>(),
            nb::arg("bundle"), nb::arg("stream").none(), nb::arg("options"), nb::arg("taker").none(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+           nb::arg("weights").none(), nb::arg("blocks_ahead"), nb::arg("part"), nb::keep_alive<1, 2>(),
+           nb::keep_alive<1, 3>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))
@@ -469,6 +504,9 @@ void bindSession(nb::module_ &module) {
       .def("step_part", &Session::stepPart, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"), nb::arg("all_labels"),
            nb::arg("all_batches"), nb::arg("first_row"))
       .def("count_labels", &Session::countLabels, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
+      .def("own_elements", &Session::ownElements, nb::arg("index"), nb::arg("count"))
+      .def("trainable_values", &Session::trainableValues, nb::arg("name"), nb::rv_policy::reference)
+      .def("join_states", &Session::joinStates, nb::arg("folder"), nb::arg("parts"), nb::arg("user"))
       .def("give_gradient", &Session::giveGradient, nb::arg("index"))
       .def("cancel", &Session::cancel)
       .def("clear_cancel", &Session::clearCancel)

@@ -21,6 +21,7 @@ struct mebp_session {
   mebp_session_options options = {}; // as they were given
   std::string spillFolder;           // of them
   std::unique_ptr<bool[]> owned;     // likewise
+  std::vector<mebp_range> ownedElements;
   mebp::Lasting lasting;
   std::unique_ptr<mebp::Session> session; // null while it is paused
   std::string pausedIn;                   // the folder that has its state then

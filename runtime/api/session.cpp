@@ -76,8 +76,12 @@ mebp_code mebp_session_create(mebp_bundle *bundle, const mebp_session_options *o
       created->bundle = bundle;
       if (created->options.spill_folder)
         created->options.spill_folder = (created->spillFolder = created->options.spill_folder).c_str();
+      const auto count = static_cast<size_t>(bundle->bundle.content().trainables_size());
+      if (const mebp_range *owned = created->options.owned_elements) {
+        created->ownedElements.assign(owned, owned + count);
+        created->options.owned_elements = created->ownedElements.data();
+      }
       if (const bool *owned = created->options.owned) {
-        const auto count = static_cast<size_t>(bundle->bundle.content().trainables_size());
         created->owned = std::make_unique<bool[]>(count);
         created->options.owned = std::copy(owned, owned + count, created->owned.get()) - count;
       }

@@ -31,15 +31,8 @@ static double squareOf(const float *gradient, uint64_t count) {
   return sum;
 }
 
-static uint64_t normTile(uint64_t count) {
-  constexpr uint64_t least = 1 << 15;
-  return std::max(least, (count + mostNormTiles - 1) / mostNormTiles);
-}
-
-uint64_t normTilesOf(uint64_t count) { return (count + normTile(count) - 1) / normTile(count); }
-
-double squareOf(Workers *workers, const float *gradient, uint64_t count, double *tiles) {
-  const uint64_t tile = normTile(count), tasks = normTilesOf(count);
+double squareOf(Workers *workers, const float *gradient, uint64_t count, uint64_t tile, double *tiles) {
+  const uint64_t tasks = (count + tile - 1) / tile;
   forEach(workers, tasks,
           [&](uint64_t task) { tiles[task] = squareOf(gradient + task * tile, std::min(count - task * tile, tile)); });
   double sum = 0;
@@ -49,8 +42,8 @@ double squareOf(Workers *workers, const float *gradient, uint64_t count, double 
 }
 
 double squareOf(Workers *workers, const float *gradient, uint64_t count) {
-  double tiles[mostNormTiles];
-  return squareOf(workers, gradient, count, tiles);
+  double tiles[format::mostNormTiles];
+  return squareOf(workers, gradient, count, format::normTile(count), tiles);
 }
 
 } // namespace mebp

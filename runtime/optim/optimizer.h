@@ -113,11 +113,10 @@ template <typename Update> void byPieces(const TrainedTensor &tensor, const Upda
           [&](uint64_t task) { updateRange(tensor, task * share, std::min(elements - task * share, share), update); });
 }
 
-// What a gradient adds to the square of its norm: a sum of those of tiles, which follow from its size alone. The same
-// on however many threads.
-constexpr uint64_t mostNormTiles = 128;
-uint64_t normTilesOf(uint64_t count);
+// What so many elements of a gradient, which begin with a tile, add to the square of its norm: a sum of those of tiles
+// of this size (format::normTile), which are written there. The same on however many threads.
+double squareOf(Workers *workers, const float *gradient, uint64_t count, uint64_t tile, double *tiles);
+// Of a whole gradient.
 double squareOf(Workers *workers, const float *gradient, uint64_t count);
-double squareOf(Workers *workers, const float *gradient, uint64_t count, double *tiles);
 
 } // namespace mebp

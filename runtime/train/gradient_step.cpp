@@ -31,7 +31,7 @@ public:
     if (!trainables.owns(trainable))
       return Status();
     cancellation.heed(false); // from here on the step would end half applied
-    const double square = trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    const double square = trainables.squareOf(trainable, gradient);
     squaredNorm += square;
     if (!squares.empty())
       squares[trainable] = square;
@@ -53,7 +53,7 @@ class NormSink final : public GradientSink {
 public:
   NormSink(const Trainables &trainables, std::vector<double> &squares) : trainables(trainables), squares(squares) {}
   Status take(uint32_t trainable, float *gradient) override {
-    squares[trainable] = trainables.squareOf(gradient, trainables.gradientElements(trainable));
+    squares[trainable] = trainables.squareOf(trainable, gradient);
     return Status();
   }
 
@@ -62,6 +62,11 @@ private:
   std::vector<double> &squares;
 };
 
+uint64_t tilesOwned(const Trainables &trainables, uint32_t trainable) {
+  const uint64_t tile = format::normTile(trainables.gradientElements(trainable));
+  return trainables.owns(trainable) ? (trainables.owned(trainable).count() + tile - 1) / tile : 0;
+}
+
 } // namespace
 
 void GradientStep::create() {
@@ -69,7 +74,7 @@ void GradientStep::create() {
   squares.resize(needsSquares ? engine.trainables.count() : 0);
   uint64_t all = 0;
   for (uint32_t i = 0; engine.settings.on_norm && i < engine.trainables.count(); ++i)
-    all += engine.trainables.owns(i) ? normTilesOf(engine.trainables.gradientElements(i)) : 0;
+    all += tilesOwned(engine.trainables, i);
   tiles.resize(all);
 }
 
@@ -149,10 +154,9 @@ Status GradientStep::squareKept(double &squaredNorm) {
     if (!engine.trainables.owns(i))
       continue;
     const float *gradient = engine.lane().gradients.of(i);
-    const uint64_t count = engine.trainables.gradientElements(i);
-    squaredNorm += settings.on_norm ? engine.trainables.squareOf(gradient, count, tiles.data() + begin)
-                                    : engine.trainables.squareOf(gradient, count);
-    begin += normTilesOf(count);
+    squaredNorm += settings.on_norm ? engine.trainables.squareOf(i, gradient, tiles.data() + begin)
+                                    : engine.trainables.squareOf(i, gradient);
+    begin += tilesOwned(engine.trainables, i);
   }
   if (settings.on_norm)
     if (const mebp_code code = settings.on_norm(settings.norm_user, tiles.data(), tiles.size(), &squaredNorm);

@@ -13,6 +13,7 @@ void HandedWeights::create(const Bundle &opened, const mebp_session_options &opt
   bundle = &opened;
   buffers = &ofSession;
   callback = options.on_block;
+  onReady = options.on_block_ready;
   user = options.block_user;
   backend = &running;
   ahead = options.blocks_ahead;
@@ -36,6 +37,7 @@ Status HandedWeights::ask(uint32_t block, size_t visit) {
   if (code != MEBP_OK)
     return failure(code, "on_block has failed at '%s'", name.c_str());
   held[block].isAsked = true;
+  held[block].isThere = false;
   const WeightRegion &region = regions.of(block);
   if (reinterpret_cast<uintptr_t>(given) % format::regionAlignment != 0)
     return failure(MEBP_INVALID_ARGUMENT, "the address that on_block gave for '%s' is not a multiple of %llu",
@@ -46,6 +48,16 @@ Status HandedWeights::ask(uint32_t block, size_t visit) {
     return failure(MEBP_NOT_FOUND, "on_block gave no weights for '%s', and the bundle's file does not have them",
                    name.c_str());
   return Status();
+}
+
+Status HandedWeights::await(uint32_t block) {
+  if (!onReady || held[block].buffer == noBuffer || held[block].isThere)
+    return Status();
+  held[block].isThere = true;
+  const mebp_code code = onReady(user, block);
+  return code == MEBP_OK ? Status()
+                         : failure(code, "on_block_ready has failed at '%s'",
+                                   bundle->content().blocks(static_cast<int>(block)).name().c_str());
 }
 
 Status HandedWeights::free(uint32_t block) {
@@ -82,6 +94,9 @@ Status HandedWeights::enter(const Visit &visit) {
       if (!held[block].isAsked)
         if (Status status = ask(block, i); !status.ok())
           return status;
+  for (uint32_t block : regions.readBy(visits[at].block))
+    if (Status status = await(block); !status.ok())
+      return status;
   return Status();
 }
 

@@ -6,7 +6,8 @@
 // 1. The order in which blocks run is known: forward to the head, and down again to the lowest that has a backward. A
 //    visit is one of them running once, and a walk goes over all visits of a loss or of a step.
 // 2. At a visit, what neither it nor the `ahead` visits behind it read becomes free; then what is lacking is asked for,
-//    the nearest first. So a block that is read at the turn stays.
+//    the nearest first. So a block that is read at the turn stays. Of what the visit itself reads the caller is told to
+//    have it there (on_block_ready).
 // 3. At the end of a call all become free.
 #pragma once
 
@@ -46,14 +47,17 @@ public:
 private:
   struct Region {
     bool isAsked = false;     // for, and not free since
+    bool isThere = false;     // with all bytes
     Buffer buffer = noBuffer; // noBuffer: the bundle's file has it
   };
   Status ask(uint32_t block, size_t visit);
+  Status await(uint32_t block);
   Status free(uint32_t block);
 
   const Bundle *bundle = nullptr;
   const Buffers *buffers = nullptr; // the file's
   mebp_on_block callback = nullptr;
+  mebp_on_block_ready onReady = nullptr;
   void *user = nullptr;
   Backend *backend = nullptr;
   uint32_t ahead = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/lookup.h"
 #include "format/ports.h"
 #include "format/readable.h"
 #include "platform/platform.h"
@@ -102,15 +103,47 @@ static Status checkDropout(const format::Bundle &bundle, const mebp_session_opti
                  "compile it without --lora-dropout");
 }
 
-static bool ownsAll(const format::Bundle &bundle, const mebp_session_options &options) {
-  return !options.owned ||
-         std::all_of(options.owned, options.owned + bundle.trainables_size(), [](bool isOwned) { return isOwned; });
+// Empty: all.
+static std::vector<layout::ElementRange> ownedBy(const format::Bundle &bundle, const mebp_session_options &options) {
+  std::vector<layout::ElementRange> owned;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(bundle.trainables_size()); ++i) {
+    if (options.owned_elements)
+      owned.push_back({options.owned_elements[i].begin, options.owned_elements[i].end});
+    else if (options.owned)
+      owned.push_back({0, options.owned[i] ? trainedShape(bundle, i).gradientElements() : 0});
+  }
+  return owned;
+}
+
+static Status checkRanges(const format::Bundle &bundle, const mebp_session_options &options, bool &isPart) {
+  const std::vector<layout::ElementRange> owned = ownedBy(bundle, options);
+  const bool canBeCut = format::goesByElement(*format::findOptimizer(options.optimizer));
+  for (uint32_t i = 0; i < owned.size(); ++i) {
+    const format::Trainable &trainable = bundle.trainables(static_cast<int>(i));
+    const uint64_t elements = trainableElements(bundle, i), tile = format::normTile(elements);
+    const auto &[begin, end] = owned[i];
+    if (begin > end || end > elements || begin % tile || (end % tile && end != elements))
+      return failure(MEBP_INVALID_ARGUMENT,
+                     "elements %llu to %llu of '%s' cannot be owned: it has %llu, in tiles of %llu; take ranges of "
+                     "mebp_bundle_own_elements",
+                     static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end),
+                     trainable.name().c_str(), static_cast<unsigned long long>(elements),
+                     static_cast<unsigned long long>(tile));
+    const bool isCut = begin < end && end - begin < elements;
+    if (isCut && !(canBeCut && storageOf(trainable) != format::Storage::Int8))
+      return failure(MEBP_UNSUPPORTED, "'%s' cannot be cut: %s; own all of it or nothing", trainable.name().c_str(),
+                     canBeCut ? "it is int8" : "its optimizer does not go by elements");
+    isPart = isPart || end - begin < elements;
+  }
+  return Status();
 }
 
 static Status checkOwned(const format::Bundle &bundle, const mebp_session_options &options) {
   const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
-  if (!options.owned)
+  if (!options.owned && !options.owned_elements)
     return Status();
+  if (options.owned && options.owned_elements)
+    return failure(MEBP_INVALID_ARGUMENT, "owned and owned_elements say the same; give one of them");
   if (isForwardOnly(options))
     return failure(
         MEBP_INVALID_ARGUMENT,
@@ -121,7 +154,10 @@ static Status checkOwned(const format::Bundle &bundle, const mebp_session_option
         "%s projects gradients, by what it keeps of each trainable, so that each session owns all; leave out "
         "owned, or choose another optimizer",
         traits.name);
-  if (options.clip > 0 && !options.on_norm && !ownsAll(bundle, options))
+  bool isPart = false;
+  if (Status status = checkRanges(bundle, options, isPart); !status.ok())
+    return status;
+  if (options.clip > 0 && !options.on_norm && isPart)
     return failure(MEBP_INVALID_ARGUMENT,
                    "clip is a limit of the norm of all gradients, and what is owned is a part of "
                    "them; give on_norm, or leave out clip");
@@ -132,6 +168,8 @@ static Status checkOnBlock(const format::Bundle &bundle, const mebp_session_opti
   constexpr uint32_t mostAhead = mostOf(&mebp_session_options::blocks_ahead);
   if (options.blocks_ahead > mostAhead || (options.blocks_ahead && !options.on_block))
     return failure(MEBP_INVALID_ARGUMENT, "blocks_ahead is for on_block, and at most %u blocks", mostAhead);
+  if (options.on_block_ready && !options.on_block)
+    return failure(MEBP_INVALID_ARGUMENT, "on_block_ready is for on_block; leave it out, or give both");
   if (options.on_block && (bundle.has_split() || findBackend(options.backend)->isForeign || options.resident_limit))
     return failure(MEBP_UNSUPPORTED,
                    "on_block hands in the weights of a whole model, on the CPU; leave it out with half "
@@ -248,7 +286,7 @@ layout::Choice choiceOf(const format::Bundle &bundle, const mebp_session_options
   choice.lanes = countLanes(options);
   choice.offersGradients = options.on_gradient;
   choice.gradientsOut = options.gradients_out;
-  choice.owned = options.owned;
+  choice.owned = ownedBy(bundle, options);
   choice.returnsGradients = options.return_gradients;
   choice.placesValues = !backend.followsPlacements();
   choice.workspace = backend.workspaceBytes();

@@ -124,7 +124,7 @@ Status Session::applyGradients(const float *const *given) {
   Trainables &trainables = engine.trainables;
   double squaredNorm = 0;
   for (uint32_t i = 0; i < trainables.count(); ++i)
-    squaredNorm += trainables.owns(i) ? trainables.squareOf(given[i], trainables.elements(i)) : 0;
+    squaredNorm += trainables.owns(i) ? trainables.squareOfWhole(i, given[i]) : 0;
   if (Status status = checkFinite("gradient's norm", std::sqrt(squaredNorm)); !status.ok())
     return status;
   trainables.beginStep();

@@ -33,15 +33,16 @@ static SavedRun runOf(const Engine &engine) {
   return run;
 }
 
-static std::string headOf(const Engine &engine, uint64_t userBytes) {
+static std::string headOf(const Engine &engine, uint64_t userBytes, bool isWhole = false) {
   std::vector<TensorHead> tensors;
-  for (const SavedTensor &tensor : engine.trainables.saved())
+  for (const SavedTensor &tensor : engine.trainables.saved(isWhole))
     tensors.push_back(
         {tensor.name, nameOf(tensor.type), bytesOf(tensor.type), {tensor.shape.rows, tensor.shape.columns}});
   return stateHead(runOf(engine), tensors, userBytes);
 }
 
-Status saveState(const Engine &engine, const std::string &folder, const void *user, uint64_t userBytes) {
+static Status writeState(const Engine &engine, const std::string &folder, const OthersParts *others, const void *user,
+                         uint64_t userBytes) {
   if (Status status = engine.trainables.checkSaves(); !status.ok())
     return status;
   if (Status status = makeFolder(folder); !status.ok())
@@ -53,9 +54,9 @@ Status saveState(const Engine &engine, const std::string &folder, const void *us
     checksum = format::crc32(data, bytes, checksum);
     file.write(data, bytes);
   };
-  const std::string head = headOf(engine, userBytes);
+  const std::string head = headOf(engine, userBytes, others != nullptr);
   write(head.data(), head.size());
-  if (Status status = engine.trainables.save(write); !status.ok())
+  if (Status status = engine.trainables.save(write, others); !status.ok())
     return status;
   write(user, userBytes);
   const uint32_t whole = checksum;
@@ -71,6 +72,10 @@ Status saveState(const Engine &engine, const std::string &folder, const void *us
     ::unlink(previous.c_str());
   engine.stateFolder = folder;
   return Status();
+}
+
+Status saveState(const Engine &engine, const std::string &folder, const void *user, uint64_t userBytes) {
+  return writeState(engine, folder, nullptr, user, userBytes);
 }
 
 // The newest, or the one before it where that is damaged or missing, which `note` then says.
@@ -131,24 +136,67 @@ static Status checkCounts(const SavedTensor &tensor, const unsigned char *data) 
                  tensor.name.c_str());
 }
 
-// The bytes of what the session has, in its order, and nothing else.
+Status joinStates(const Engine &engine, const std::string &folder, const std::vector<std::string> &parts,
+                  const void *user, uint64_t userBytes) {
+  std::vector<StateFile> files(parts.size());
+  OthersParts others;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (Status status = openState(newestFile(parts[i]), files[i]); !status.ok())
+      return status;
+    if (Status status = checkOrigin(files[i].run, engine); !status.ok())
+      return status.in(parts[i]);
+    if (files[i].run.steps != engine.trainables.steps())
+      return failure(MEBP_INCOMPATIBLE,
+                     "%s: was saved after step %llu, and this session has made %llu; join states of "
+                     "one step",
+                     parts[i].c_str(), static_cast<unsigned long long>(files[i].run.steps),
+                     static_cast<unsigned long long>(engine.trainables.steps()));
+    for (const auto &[name, tensor] : files[i].tensors) {
+      const auto mark = name.rfind(partMark);
+      const bool isCut = mark != std::string::npos;
+      const uint64_t element = tensor.bytes / std::max<uint64_t>(tensor.shape[0] * tensor.shape[1], 1);
+      const uint64_t begin = isCut ? std::strtoull(name.c_str() + mark + 1, nullptr, 10) : 0;
+      others[name.substr(0, mark)].push_back({begin * element, tensor.data, tensor.bytes});
+    }
+  }
+  if (Status status = writeState(engine, folder, &others, user, userBytes); !status.ok())
+    return status;
+  for (const StateFile &file : files)
+    if (file.file.isCut())
+      return failure(MEBP_IO, "%s: a part's state was cut off while it was read; save again", folder.c_str());
+  return Status();
+}
+
+static bool fits(const SafeTensor &found, format::KeptType type, const format::ArrayShape &shape) {
+  return found.type == nameOf(type) && found.shape == std::vector<uint64_t>{shape.rows, shape.columns} &&
+         found.bytes == shape.elements() * bytesOf(type);
+}
+// Null where there is none. A part may be that of an array that is there whole.
+static const unsigned char *findTensor(const StateFile &state, const SavedTensor &own) {
+  if (const auto found = state.tensors.find(own.name); found != state.tensors.end())
+    return fits(found->second, own.type, own.shape) ? found->second.data : nullptr;
+  const auto whole = own.whole.empty() ? state.tensors.end() : state.tensors.find(own.whole);
+  return whole != state.tensors.end() && fits(whole->second, own.type, own.wholeShape)
+             ? whole->second.data + own.begin * bytesOf(own.type)
+             : nullptr;
+}
+
+// The bytes of what the session has, in its order, and nothing else but what others own.
 static Status matchTensors(const StateFile &state, const Engine &engine, std::vector<const unsigned char *> &out) {
   const std::vector<SavedTensor> own = engine.trainables.saved();
   for (const SavedTensor &tensor : own) {
-    auto found = state.tensors.find(tensor.name);
-    const char *type = nameOf(tensor.type);
-    const std::vector<uint64_t> shape = {tensor.shape.rows, tensor.shape.columns};
-    if (found == state.tensors.end() || found->second.type != type || found->second.shape != shape ||
-        found->second.bytes != tensor.bytes())
+    const unsigned char *data = findTensor(state, tensor);
+    if (!data)
       return failure(MEBP_INCOMPATIBLE,
                      "has no '%s' of %llu x %llu in %s, which this session keeps; continue with the same options",
-                     tensor.name.c_str(), static_cast<unsigned long long>(shape[0]),
-                     static_cast<unsigned long long>(shape[1]), type);
-    if (Status status = checkCounts(tensor, found->second.data); !status.ok())
+                     tensor.name.c_str(), static_cast<unsigned long long>(tensor.shape.rows),
+                     static_cast<unsigned long long>(tensor.shape.columns), nameOf(tensor.type));
+    if (Status status = checkCounts(tensor, data); !status.ok())
       return status;
-    out.push_back(found->second.data);
+    out.push_back(data);
   }
-  if (state.tensors.size() != own.size())
+  const size_t there = state.tensors.size();
+  if (there != own.size() && there != engine.trainables.saved(/*isWhole=*/true).size())
     return failure(MEBP_INCOMPATIBLE, "has tensors that this session does not keep; continue with the same options");
   return Status();
 }

@@ -13,6 +13,9 @@
 namespace mebp {
 
 Status saveState(const Engine &engine, const std::string &folder, const void *user, uint64_t userBytes);
+// The state of a session that owns all, of one that owns a part and the states that the other parts have saved.
+Status joinStates(const Engine &engine, const std::string &folder, const std::vector<std::string> &parts,
+                  const void *user, uint64_t userBytes);
 // Changes the session only where the whole file fits it; what there is to say of it is then in engine.notes. Where
 // `user` has too little room, *userBytes becomes what it needs.
 Status loadState(Engine &engine, const std::string &folder, void *user, uint64_t *userBytes);

@@ -158,7 +158,7 @@ uint64_t Trainables::keptPlace(uint32_t trainable, Adapter of) const {
 uint64_t Trainables::filedBytesOf(uint32_t trainable) const {
   return !plan.isKeptFiled || plan.kept.empty() || !owns(trainable)
              ? 0
-             : format::keptBytes(*traits, trainedShape(*bundle, trainable), stateOptions, false);
+             : format::keptBytes(*traits, keptShapeOf(trainable), stateOptions, false);
 }
 
 StoredPlace Trainables::place(uint32_t trainable) const {
@@ -182,7 +182,7 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
   tensor.scratch = memory + plan.scratch;
   if (!plan.kept.empty() && owns(trainable))
-    format::placeKept(*traits, tensor.shape, stateOptions, memory + plan.readBegin + plan.read[trainable],
+    format::placeKept(*traits, keptShapeOf(trainable), stateOptions, memory + plan.readBegin + plan.read[trainable],
                       memory + (plan.isKeptFiled ? plan.keptRoom : keptPlace(trainable, of)), tensor.kept);
   return tensor;
 }
@@ -259,6 +259,12 @@ Status Trainables::update(uint32_t trainable, const float *gradient) {
   TrainedTensor tensor = tensorOf(trainable);
   tensor.gradient = gradient;
   tensor.workers = workers;
+  if (isCut(trainable)) { // so it goes by elements, each for itself
+    const uint64_t begin = plan.owned[trainable].begin;
+    tensor.shape = keptShapeOf(trainable);
+    tensor.parameters += begin * (tensor.isNarrow ? sizeof(uint16_t) : sizeof(float));
+    tensor.gradient += begin;
+  }
   check.clear(tensor.scratch, plan.memoryEnd - plan.scratch);
   OptimizerOptions own = options;
   if (embeddingRate && isOfTokens(trainable))
@@ -347,15 +353,35 @@ void Trainables::scale(float factor) {
   }
 }
 
-std::vector<SavedTensor> Trainables::saved() const {
+double Trainables::squareOf(uint32_t trainable, const float *gradient, double *tiles) const {
+  const layout::ElementRange part = owned(trainable);
+  return mebp::squareOf(workers, gradient + part.begin, part.count(), format::normTile(gradientElements(trainable)),
+                        tiles);
+}
+double Trainables::squareOf(uint32_t trainable, const float *gradient) const {
+  double tiles[format::mostNormTiles];
+  return squareOf(trainable, gradient, tiles);
+}
+
+double Trainables::squareOfWhole(uint32_t trainable, const float *gradient) const {
+  return shapeOf(trainable).rank ? mebp::squareOf(workers, gradient, elements(trainable))
+                                 : squareOf(trainable, gradient);
+}
+
+std::vector<SavedTensor> Trainables::saved(bool isWhole) const {
   std::vector<SavedTensor> tensors;
   for (uint32_t adapter = 0; adapter < plan.adapters; ++adapter)
     for (uint32_t i = 0; i < count(); ++i)
-      addSaved(i, adapter ? valuePrefix : "", tensors);
+      addSaved(i, adapter ? valuePrefix : "", isWhole, tensors);
   return tensors;
 }
 
-void Trainables::addSaved(uint32_t trainable, const std::string &prefix, std::vector<SavedTensor> &out) const {
+static std::string nameOfKept(const std::string &trainable, const format::KeptArray &array) {
+  return trainable + "/" + array.name;
+}
+
+void Trainables::addSaved(uint32_t trainable, const std::string &prefix, bool isWhole,
+                          std::vector<SavedTensor> &out) const {
   const format::TrainedShape shape = trainedShape(*bundle, trainable);
   const std::string name = prefix + nameOf(trainable);
   const format::Storage stored = storage(trainable);
@@ -364,30 +390,80 @@ void Trainables::addSaved(uint32_t trainable, const std::string &prefix, std::ve
                  stored == format::Storage::Int8   ? format::KeptType::U8
                  : stored == format::Storage::BF16 ? format::KeptType::BF16
                                                    : format::KeptType::F32,
-                 {shape.rows, format::strideOf(stored, shape.columns)}});
+                 {shape.rows, format::strideOf(stored, shape.columns)},
+                 {},
+                 {},
+                 0});
   for (const char *part : {"/scales", "/minima"})
     if (groups.columns)
-      out.push_back({name + part, format::KeptType::F16, groups});
-  for (const format::KeptArray &array : traits->kept)
-    if (!plan.kept.empty() && owns(trainable) && array.bytes(shape, stateOptions))
-      out.push_back({name + "/" + array.name, array.type, array.shape(shape, stateOptions)});
+      out.push_back({name + part, format::KeptType::F16, groups, {}, {}, 0});
+  const bool isPart = !isWhole && isCut(trainable);
+  const format::TrainedShape kept = isPart ? keptShapeOf(trainable) : shape;
+  for (const format::KeptArray &array : traits->kept) {
+    if (plan.kept.empty() || !(isWhole || owns(trainable)) || !array.bytes(kept, stateOptions))
+      continue;
+    SavedTensor saved = {nameOfKept(name, array), array.type, array.shape(kept, stateOptions), {}, {}, 0};
+    if (isPart) {
+      saved.whole = saved.name;
+      saved.wholeShape = array.shape(shape, stateOptions);
+      saved.begin = plan.owned[trainable].begin;
+      saved.name += partMark + std::to_string(saved.begin);
+    }
+    out.push_back(std::move(saved));
+  }
 }
 
-Status Trainables::save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const {
+// One that several sessions have in parts, from its beginning to its end.
+Status Trainables::joinKept(const std::string &name, const SavedPart &own, uint64_t bytes, const OthersParts &others,
+                            const TakeBytes &take) const {
+  std::vector<SavedPart> parts;
+  if (const auto found = others.find(name); found != others.end())
+    parts = found->second;
+  if (own.data)
+    parts.push_back(own);
+  std::sort(parts.begin(), parts.end(),
+            [](const SavedPart &one, const SavedPart &other) { return one.begin < other.begin; });
+  uint64_t taken = 0;
+  for (const SavedPart &part : parts) {
+    if (part.begin != taken)
+      break;
+    take(part.data, part.bytes);
+    taken += part.bytes;
+  }
+  return taken == bytes
+             ? Status()
+             : failure(MEBP_INCOMPATIBLE,
+                       "the parts have %llu of the %llu bytes of '%s'; give the state of each session that "
+                       "owns a part, of the same step",
+                       static_cast<unsigned long long>(taken), static_cast<unsigned long long>(bytes), name.c_str());
+}
+
+Status Trainables::save(const TakeBytes &take, const OthersParts *others) const {
   for (uint32_t number = 0; number < plan.adapters * count(); ++number) {
-    const auto of = static_cast<Adapter>(number / count());
+    const auto adapter = static_cast<Adapter>(number / count());
     const uint32_t i = number % count();
-    if (Status status = loadRooms(i, of); !status.ok())
+    if (Status status = loadRooms(i, adapter); !status.ok())
       return status;
-    const TrainedTensor tensor = tensorOf(i, of);
+    const TrainedTensor tensor = tensorOf(i, adapter);
     const layout::WeightParts parts(bundle->trainables(static_cast<int>(i)));
     take(tensor.parameters, parts.data);
     for (uint16_t *groups : {tensor.scales, tensor.minima})
       if (groups)
         take(reinterpret_cast<unsigned char *>(groups), parts.groups);
-    for (uint32_t array = 0; array < format::maximumKept; ++array)
-      if (tensor.kept[array])
-        take(tensor.kept[array], traits->kept[array].bytes(tensor.shape, stateOptions));
+    const format::TrainedShape kept = keptShapeOf(i);
+    for (uint32_t array = 0; array < format::maximumKept; ++array) {
+      const format::KeptArray &of = traits->kept[array];
+      const SavedPart own = {isCut(i) ? plan.owned[i].begin * format::bytesOf(of.type) : 0, tensor.kept[array],
+                             tensor.kept[array] ? of.bytes(kept, stateOptions) : 0};
+      const uint64_t whole = of.bytes(tensor.shape, stateOptions);
+      if (!others && own.data)
+        take(own.data, own.bytes);
+      else if (others && whole && !plan.kept.empty())
+        if (Status status = joinKept(std::string(number / count() ? valuePrefix : "") + nameOfKept(nameOf(i), of), own,
+                                     whole, *others, take);
+            !status.ok())
+          return status;
+    }
   }
   return Status();
 }
@@ -407,7 +483,7 @@ Status Trainables::load(const std::vector<const unsigned char *> &tensors) {
         std::memcpy(groups, *next++, parts.groups);
     for (uint32_t array = 0; array < format::maximumKept; ++array)
       if (tensor.kept[array])
-        std::memcpy(tensor.kept[array], *next++, traits->kept[array].bytes(tensor.shape, stateOptions));
+        std::memcpy(tensor.kept[array], *next++, traits->kept[array].bytes(keptShapeOf(i), stateOptions));
     if (Status status = storeWeight(i, of); !status.ok())
       return status;
     if (Status status = storeKept(i, of); !status.ok())

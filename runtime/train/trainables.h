@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,9 +37,23 @@ struct SavedTensor {
   std::string name; // TRAINABLE, or TRAINABLE/ARRAY
   format::KeptType type = format::KeptType::F32;
   format::ArrayShape shape;
+  // Of a part of an array: the name and shape of the whole, and which element is the first.
+  std::string whole;
+  format::ArrayShape wholeShape;
+  uint64_t begin = 0;
 
   uint64_t bytes() const { return shape.elements() * bytesOf(type); }
 };
+
+// A part of an array that is kept of a trainable, from so many of its elements on. In a state of a session that owns no
+// more of it, its name is TRAINABLE/ARRAY@ELEMENT.
+struct SavedPart {
+  uint64_t begin = 0;
+  const unsigned char *data = nullptr; // null: nothing of it is here
+  uint64_t bytes = 0;
+};
+constexpr char partMark = '@';
+using OthersParts = std::map<std::string, std::vector<SavedPart>>; // by TRAINABLE/ARRAY
 
 class Trainables {
 public:
@@ -68,6 +83,10 @@ public:
   bool areProjected() const { return traits->projects; }
   // Whether its state and its update are here; else somebody else writes its values.
   bool owns(uint32_t trainable) const { return plan.kept.empty() || plan.kept[trainable] != layout::noOffset; }
+  // Of which of its gradient's elements; where it is not projected, these are its own.
+  layout::ElementRange owned(uint32_t trainable) const {
+    return plan.owned.empty() ? layout::ElementRange{0, gradientElements(trainable)} : plan.owned[trainable];
+  }
   // How often subspaces were found, and how often a period that never changes would have found them.
   void countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const;
   format::Storage storage(uint32_t trainable) const;
@@ -94,10 +113,10 @@ public:
 
   // A step updates each once, and none that is updated elsewhere. Its end counts it or, where it failed,
   // says whether it had changed any by then.
-  double squareOf(const float *gradient, uint64_t count) const { return mebp::squareOf(workers, gradient, count); }
-  double squareOf(const float *gradient, uint64_t count, double *tiles) const {
-    return mebp::squareOf(workers, gradient, count, tiles);
-  }
+  // What the part of a gradient that is owned adds to the square of its norm; of its tiles, which are written there.
+  double squareOf(uint32_t trainable, const float *gradient, double *tiles) const;
+  double squareOf(uint32_t trainable, const float *gradient) const;
+  double squareOfWhole(uint32_t trainable, const float *gradient) const; // one in the trainable's own shape
   void beginStep() { changed = false; }
   Status update(uint32_t trainable, const float *gradient);
   // With a gradient in the trainable's own shape, wherever it comes from: projects it first, where that is to be, after
@@ -120,9 +139,12 @@ public:
   void addDirection(float factor);
   void scale(float factor);
 
-  // What a saved state has of them, each trainable followed by what is kept of it. Bytes come piece by piece.
-  std::vector<SavedTensor> saved() const;
-  Status save(const std::function<void(const unsigned char *data, uint64_t bytes)> &take) const;
+  // What a saved state has of them, each trainable followed by what is kept of it: of what is owned, or where `isWhole`
+  // of all. Bytes come piece by piece, those of others from `others` where arrays are not kept
+  // here, or in part.
+  std::vector<SavedTensor> saved(bool isWhole = false) const;
+  using TakeBytes = std::function<void(const unsigned char *data, uint64_t bytes)>;
+  Status save(const TakeBytes &take, const OthersParts *others = nullptr) const;
   // Takes the bytes of saved(), in its order.
   Status load(const std::vector<const unsigned char *> &tensors);
 
@@ -140,7 +162,15 @@ private:
   Status storeWeight(uint32_t trainable) { return storeWeight(trainable, inUse); }
   Status storeWeight(uint32_t trainable, Adapter of);
   Status storeKept(uint32_t trainable, Adapter of);
-  void addSaved(uint32_t trainable, const std::string &prefix, std::vector<SavedTensor> &out) const;
+  void addSaved(uint32_t trainable, const std::string &prefix, bool isWhole, std::vector<SavedTensor> &out) const;
+  Status joinKept(const std::string &name, const SavedPart &own, uint64_t bytes, const OthersParts &others,
+                  const TakeBytes &take) const;
+  format::TrainedShape keptShapeOf(uint32_t trainable) const {
+    return plan.owned.empty() ? shapeOf(trainable) : layout::keptShape(shapeOf(trainable), plan.owned[trainable]);
+  }
+  bool isCut(uint32_t trainable) const {
+    return owns(trainable) && keptShapeOf(trainable).elements() != elements(trainable);
+  }
   Status beginAlike();
   bool isOfTokens(uint32_t trainable) const;
   Status exchangeFiled(uint64_t place, uint64_t other, uint64_t bytes);

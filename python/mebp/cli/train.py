@@ -9,6 +9,7 @@ from mebp.cli.connection import add_connection
 from mebp.cli.main import BY_SIGNAL, DISAGREES
 from mebp.cli.session import COLUMNS, add_compiling, add_counting
 from mebp.compile_options import flag, refuse_of_mebpc
+from mebp.distributed.choices import REDUCTIONS, SHARDS
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -147,6 +148,8 @@ def _add_optimizer(add: Callable) -> None:
         metavar="M",
         help="the same over all processes, summed in a tree: the same bits in 1, 2 or 4 of them",
     )
+    add("--shard", choices=SHARDS, help="what each process has a part of, under torchrun (default: none)")
+    add("--reduce", choices=REDUCTIONS, help="how processes sum gradients, under torchrun (default: tree)")
     add("--schedule", choices=SCHEDULES, help="how the learning rate changes over the run (default: constant)")
     add("--warmup", type=int, metavar="N", help="raise the learning rate over the first N steps (default: 0)")
     add("--warmup-ratio", type=float, metavar="X", help="the same over this share of all steps, such as 0.03")

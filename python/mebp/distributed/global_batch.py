@@ -3,19 +3,23 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 
 from mebp.adapters.origin import bundle_digest
 from mebp.arrays import IGNORED_LABEL
 from mebp.compile_options import flag
+from mebp.distributed.choices import NO_SHARD, TREE, WEIGHTS
 from mebp.distributed.group import Group, Made
 from mebp.distributed.numbering import number_by_size
+from mebp.distributed.owned_sums import OwnedSums
 from mebp.distributed.roles import OF_ONE
-from mebp.distributed.states import share_state
+from mebp.distributed.states import begin_in_parts, gathered_states, share_state
 from mebp.distributed.sums import GradientSums
+from mebp.distributed.weights import BLOCKS_AHEAD, group_weights
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -27,12 +31,20 @@ Batches = tuple[Sequence[np.ndarray], Sequence[np.ndarray], Sequence[np.ndarray]
 
 
 class GlobalBatch:
-    """`count`: micro-batches of each step, over all processes of `group`; without one there is this process alone."""
+    """`count`: micro-batches of each step, over all processes of `group`; without one there is this process alone.
+    `shard`: what each of them has a part of; `reduce`: how they sum; as the options of these names have it."""
 
-    def __init__(self, count: int, group: Group | None = None) -> None:
+    def __init__(self, count: int, group: Group | None = None, shard: str = NO_SHARD, reduce: str = TREE,
+                 bundle: Path | None = None) -> None:  # fmt: skip
         self.count, self._group = count, group
         self.imbalance = 1.0  # of the last step
-        self._sums = GradientSums(group) if group else None
+        self.is_sharded = group is not None and shard != NO_SHARD
+        self._is_tree = reduce == TREE
+        self._weights = group_weights(group, bundle) if self.is_sharded and shard == WEIGHTS else None
+        if group is None:
+            self._sums = None
+        else:
+            self._sums = OwnedSums(group) if self.is_sharded else GradientSums(group, self._is_tree)
 
     @property
     def own(self) -> range:
@@ -49,11 +61,21 @@ class GlobalBatch:
         return self._group is None or self._group.is_first
 
     def session_options(self) -> dict[str, object]:
-        return {"accumulate": True, "tree_batches": len(self.own), "taker": self._sums}
+        return (
+            {"accumulate": True, "tree_batches": len(self.own) if self._is_tree else 0}
+            | (self._sums.session_options() if self._sums else {})
+            | ({"weights": self._weights, "blocks_ahead": BLOCKS_AHEAD} if self._weights else {})
+        )
 
     def bytes_beside(self, session: Session) -> int:
-        """What this process has for sums over all, beside what the session plans."""
-        return self._sums.bytes_beside(session) if self._sums else 0
+        """What this process has for sums over all and for weights of others, beside what the session plans."""
+        weights = self._weights.bytes_beside if self._weights else 0
+        return weights + (self._sums.bytes_beside(session) if self._sums else 0)
+
+    def leave(self) -> None:
+        """At the end of a run that has not failed, in all processes."""
+        if self._weights:
+            self._weights.close()
 
     def check_alike(self, session: Session, options: object, data: str) -> None:
         """Raises mebp.Error where another process has another bundle, other data or options."""
@@ -66,9 +88,18 @@ class GlobalBatch:
              "kernels": session.kernels}
         )  # fmt: skip
 
-    def begin_alike(self, session: Session) -> None:
-        if self._group:
+    def begin_alike(self, session: Session, resumed_from: Path | None) -> None:
+        """Of a session that rank 0 has loaded its state from that folder, or an adapter."""
+        if self._group and self.is_sharded:
+            begin_in_parts(self._group, session, resumed_from)
+        elif self._group:
             share_state(self._group, session)
+
+    @contextmanager
+    def state_parts(self, session: Session) -> Iterator[list[Path]]:
+        """While rank 0 saves a state: those of the others, where each has a part. All come here at the same step."""
+        with gathered_states(self._group, session) if self.is_sharded else nullcontext([]) as parts:
+            yield parts
 
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, because it does so, or is asked to, in any process."""
@@ -104,7 +135,8 @@ class GlobalBatch:
 
     def begin_batch(self, session: Session, number: int) -> None:
         """What sequences add from here on is of this process's micro-batch of that number, from 0 on."""
-        session.native.begin_batch(number, len(self.own))
+        if self._is_tree:
+            session.native.begin_batch(number, len(self.own))
 
     def apply(self, session: Session) -> StepResult:
         """The update of a step over sequences, by the sums of all processes. Loss and tokens are 0."""
@@ -139,8 +171,13 @@ class GlobalBatch:
             return
         if (session.steps + 1) % _COMPARED_EVERY == 0:
             self._compare(session)
-        with self._sums.during(session):
-            yield
+        try:
+            with self._sums.during(session):
+                yield
+        except Error:
+            if self._weights and self._weights.failure:
+                raise self._weights.failure from None
+            raise
 
     def _imbalance(self, sizes: Sequence[int]) -> float:
         """What the process with the most has to compute, over their mean."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from mebp.distributed.channel import Channel
 from mebp.distributed.launched import is_launched
 from mebp.distributed.meeting import Heartbeat, meet
 from mebp.errors import Error, reason
@@ -86,6 +87,9 @@ class Group:
             line = str(reason(error)).splitlines()[0]
             raise Error(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
 
+    def channel(self) -> Channel:
+        return Channel(self._told)
+
     def gather(self, values: Sequence[int]) -> np.ndarray:
         """int64 [ranks, values]: as many of each rank."""
         return self._gather(np.array(values, np.int64))
@@ -146,15 +150,22 @@ class Group:
                     raise Error(f"rank {rank} has {name} {its}, and rank 0 has {own}; start all alike")
 
     def exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> None:
-        """float32 [n] each: the r-th that is sent is for rank r, and the r-th that is received is of it. What torch has
-        for all ranks at once copies it."""
+        """Of one dimension each: the r-th that is sent is for rank r, and the r-th that is received is of it. What
+        torch has for all ranks at once copies it."""
         received[self.rank][:] = sent[self.rank]
         others = [(self.rank + distance) % self.size for distance in range(1, self.size)]
         with self._told("lost another process"):
-            works = [self._torch.irecv(self._tensor(received[rank]), rank, group=self._sums) for rank in others]
-            works += [self._torch.isend(self._tensor(sent[rank]), rank, group=self._sums) for rank in others]
+            works = [self._torch.irecv(self._tensor(received[rank]), rank, group=self._sums)
+                     for rank in others if received[rank].size]  # fmt: skip
+            works += [self._torch.isend(self._tensor(sent[rank]), rank, group=self._sums)
+                      for rank in others if sent[rank].size]  # fmt: skip
             for work in works:
                 work.wait()
+
+    def reduce(self, values: np.ndarray) -> None:
+        """float32 [n] becomes the sum over ranks, in place, as torch adds them."""
+        with self._told("lost another process"):
+            self._torch.all_reduce(self._tensor(values), group=self._sums)
 
     def send_file(self, file: Path | None, size: int) -> None:
         """Rank 0's of so many bytes, which becomes that of the others who name one."""
@@ -167,6 +178,23 @@ class Group:
                     piece[: len(read)] = np.frombuffer(read, np.uint8)
                 self.broadcast(piece)
                 if opened and not self.is_first:
+                    opened.write(piece)
+
+    def bring_file(self, rank: int, file: Path, size: int) -> None:
+        """That rank's of so many bytes becomes rank 0's."""
+        if self.rank not in (0, rank):
+            return
+        with file.open("xb" if self.is_first else "rb") as opened:
+            for begin in range(0, size, _PIECE):
+                piece = np.zeros(min(_PIECE, size - begin), np.uint8)
+                if not self.is_first:
+                    opened.readinto(piece)
+                with self._told("lost another process"):
+                    if self.is_first:
+                        self._torch.recv(self._tensor(piece), rank)
+                    else:
+                        self._torch.send(self._tensor(piece), 0)
+                if self.is_first:
                     opened.write(piece)
 
     def in_turn(self, make: Callable[[], Made]) -> Made:

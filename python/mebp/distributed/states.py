@@ -2,13 +2,15 @@
 """Where all processes begin: the first reads what is there to go on from, and sends it."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mebp.distributed.group import Group
 from mebp.errors import Error
 from mebp.session import Session
 
-_FILE = "state.bin"  # of mebp.Session.save_state
+_FILES = _FILE, _ = "state.bin", "state.previous.bin"  # of mebp.Session.save_state
 
 
 def share_state(group: Group, session: Session) -> None:
@@ -21,5 +23,50 @@ def share_state(group: Group, session: Session) -> None:
         group.send_file(folder / _FILE, int(group.gather([size])[0, 0]))
         if not group.is_first:
             session.load_state(folder)
+    _check_steps(group, session)
+
+
+def _send_values(group: Group, session: Session) -> None:
+    for name in session.trainable_names:
+        group.broadcast(session.native.trainable_values(name))
+
+
+def _check_steps(group: Group, session: Session) -> None:
     if len(set(group.gather([session.steps])[:, 0].tolist())) > 1:
         raise Error("the processes of the group are at different steps; start all again")
+
+
+def begin_in_parts(group: Group, session: Session, resumed_from: Path | None) -> None:
+    """The same, where each session owns a part of what the optimizer keeps: they take it from the state of all."""
+    if group.gather([resumed_from is not None])[0, 0]:
+        with tempfile.TemporaryDirectory(prefix="mebp-state-") as scratch:
+            for name in _FILES:  # where one is damaged, all take the other
+                file = (resumed_from or Path(scratch)) / name
+                size = file.stat().st_size if group.is_first and file.exists() else 0
+                if size := int(group.gather([size])[0, 0]):
+                    group.send_file(file, size)
+            if not group.is_first:
+                session.load_state(scratch)
+    else:
+        _send_values(group, session)
+        if session.has_value_adapter:
+            session.native.use_value_adapter(True)
+            _send_values(group, session)
+            session.native.use_value_adapter(False)
+    _check_steps(group, session)
+
+
+@contextmanager
+def gathered_states(group: Group, session: Session) -> Iterator[list[Path]]:
+    """In rank 0 the folders of the others' states; elsewhere none."""
+    with tempfile.TemporaryDirectory(prefix="mebp-state-") as scratch:
+        parts = []
+        for rank in range(1, group.size):
+            folder = Path(scratch) / str(rank)
+            folder.mkdir()
+            if rank == group.rank:
+                session.save_state(folder)
+            size = (folder / _FILE).stat().st_size if rank == group.rank else 0
+            group.bring_file(rank, folder / _FILE, int(group.gather([size])[rank, 0]))
+            parts.append(folder)
+        yield parts if group.is_first else []

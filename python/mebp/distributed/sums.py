@@ -17,7 +17,7 @@ import numpy as np
 
 from mebp.distributed.group import Group
 from mebp.distributed.taker import GradientTaker
-from mebp.distributed.tree import TreeSum
+from mebp.distributed.tree import RingSum, TreeSum
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
@@ -28,14 +28,14 @@ _BUCKET = 1 << 20  # values: several of a step's sums go on beside its backward,
 class GradientSums(GradientTaker):
     """`taker` of a session."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, is_tree: bool = True) -> None:
+        self._group, self._kind = group, TreeSum if is_tree else RingSum
         self._changed = threading.Condition()
         self._taken: dict[int, np.ndarray] = {}
         self._failure: Error | None = None
         self._ended = False
         self._sizes: list[int] | None = None  # of the session's trainables, once they have been asked for
-        self._tree: TreeSum | None = None
+        self._sum: TreeSum | RingSum | None = None
 
     def sizes(self, session: Session) -> list[int]:
         """How many values each trainable has."""
@@ -43,9 +43,12 @@ class GradientSums(GradientTaker):
             self._sizes = [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
         return self._sizes
 
+    def session_options(self) -> dict[str, object]:
+        return {"taker": self}
+
     def bytes_beside(self, session: Session) -> int:
         """What sums take beside the session."""
-        return TreeSum.bytes_of(self._capacity(session), self._group.size)
+        return self._kind.bytes_of(self._capacity(session), self._group.size)
 
     def _capacity(self, session: Session) -> int:
         return min(_BUCKET, sum(self.sizes(session)))
@@ -56,15 +59,22 @@ class GradientSums(GradientTaker):
             self._taken[index] = gradient
             self._changed.notify()
 
-    def is_complete(self) -> bool:
-        return self._failure is None
+    def norm(self, squares: np.ndarray, total: float) -> float | None:
+        return None if self._failure else total
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Keeps what is raised for the end of the step."""
+        try:
+            yield
+        except Error as error:
+            self._failure = error
 
     @contextmanager
     def during(self, session: Session) -> Iterator[None]:
         """A step of the session. Raises what ended it, where that was another process's end."""
         self._taken, self._failure, self._ended = {}, None, False
-        if self._tree is None:
-            self._tree = TreeSum(self._group, self._capacity(session))
+        self._prepare(session)
         thread = threading.Thread(target=self._run, args=(session,), name="mebp-sums", daemon=True)
         thread.start()
         try:
@@ -79,28 +89,30 @@ class GradientSums(GradientTaker):
                 self._changed.notify()
             thread.join()
 
+    def _prepare(self, session: Session) -> None:
+        if self._sum is None:
+            self._sum = self._kind(self._group, self._capacity(session))
+
     def _run(self, session: Session) -> None:
-        bucket = _Bucket(self._tree.values)
+        bucket = _Bucket(self._sum.values)
         for index in range(len(self.sizes(session)) - 1, -1, -1):
             gradient = self._next(index)
             if gradient is None:
                 break
             while (gradient := bucket.add(index, gradient)).size:
-                self._sum(bucket, session)
+                self._sum_up(bucket, session)
         else:
-            self._sum(bucket, session)
+            self._sum_up(bucket, session)
 
     def _next(self, index: int) -> np.ndarray | None:
         with self._changed:
             self._changed.wait_for(lambda: index in self._taken or self._ended)
             return self._taken.pop(index, None)
 
-    def _sum(self, bucket: "_Bucket", session: Session) -> None:
-        try:
-            if self._failure is None:
-                self._tree.sum(bucket.filled)
-        except Error as error:
-            self._failure = error  # and gradients are given back all the same, for the step waits for them
+    def _sum_up(self, bucket: "_Bucket", session: Session) -> None:
+        if not self._failure:  # and gradients are given back all the same, for the step waits for them
+            with self._noting():
+                self._sum.sum(bucket.filled)
         for index in bucket.give_back():
             session.native.give_gradient(index)
 

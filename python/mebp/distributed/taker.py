@@ -14,5 +14,23 @@ class GradientTaker(ABC):
         """Gets a trainable's own memory, which is the session's again once it is given back."""
 
     @abstractmethod
-    def is_complete(self) -> bool:
-        """Whether all that was given back is what is to be applied."""
+    def norm(self, squares: np.ndarray, total: float) -> float | None:
+        """When all have been given back: the square of the gradient's norm, or None where they are not what is to be
+        applied. `squares`, of tiles of what this session owns, add up to `total`."""
+
+
+class BlockWeights(ABC):
+    """Hands a session the weights of each block. Called within a call of it, on its thread; no method may raise."""
+
+    @abstractmethod
+    def ask(self, block: int, following: int) -> int:
+        """Before it and then the block `following` run: where in memory they will lie, or 0 where the bundle's own file
+        is to be read."""
+
+    @abstractmethod
+    def ready(self, block: int) -> bool:
+        """Returns when they do; False ends the call."""
+
+    @abstractmethod
+    def free(self, block: int) -> None:
+        """They are not read any more."""

@@ -20,6 +20,8 @@ class Exchanging(Protocol):
 
     def exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> None: ...
 
+    def reduce(self, values: np.ndarray) -> None: ...
+
 
 class TreeSum:
     """`values`: float32 of which `sum` makes the sums over all ranks, in place; at least `capacity` of them."""
@@ -41,6 +43,23 @@ class TreeSum:
         values, received = (each[:padded].reshape(ranks, -1) for each in (self.values, self._received))
         self._group.exchange(values, received)
         self._group.exchange([join_in_tree(received)] * ranks, values)
+
+
+class RingSum:
+    """The same in whatever order torch's all_reduce adds, which depends on the number of ranks."""
+
+    def __init__(self, group: Exchanging, capacity: int) -> None:
+        self._group = group
+        self.values = np.zeros(capacity, np.float32)
+
+    @staticmethod
+    def bytes_of(capacity: int, ranks: int) -> int:
+        """What its memory takes, with torch's."""
+        return 2 * 4 * _padded(capacity, ranks)
+
+    def sum(self, count: int) -> None:
+        """Of the first `count` values, which is the same in all ranks."""
+        self._group.reduce(self.values[:count])
 
 
 def _padded(count: int, ranks: int) -> int:

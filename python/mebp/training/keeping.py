@@ -4,6 +4,7 @@
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -67,6 +68,7 @@ class Keeper:
         self._objective = objective
         self.session = session
         self._command, self._origin, self._began = command, origin, began
+        self.saves_alone = False  # other processes have ended, or are elsewhere
         self.unlisted: str | None = None  # why the adapter does not count as this machine's own
         self.reports: Reports | None = None
         self._kept: dict[str, tuple[int, Path]] = {}
@@ -101,7 +103,11 @@ class Keeper:
                     folder.rmdir()
 
     def save_state(self) -> None:
-        self._save_state_by(state.save)
+        """In all processes that share a run, at the same step: each may have a part of it."""
+        if self.saves_alone and self._objective.is_in_parts:
+            return
+        with self._objective.state_parts(self.session) as parts:
+            self._save_state_by(partial(state.save, parts=parts))
 
     def pause(self) -> None:
         """Saves the state, and gives the session's memory back until it resumes."""

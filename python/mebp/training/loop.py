@@ -174,7 +174,7 @@ class _Run:
                     raise ValueError("a report has a key")
         elif options.adapter:
             load_adapter(self.session, options.adapter)
-        first = self.objective.begin_alike(self.session)
+        first = self.objective.begin_alike(self.session, options.state if resumed else None)
         self.was_finished = self._is_finished
         self.duration = Duration(options, self.session, self.objective, self.total, self.eval_every)
         told = self.command, self.objective, self.origin, self.began
@@ -210,6 +210,7 @@ class _Run:
             judgement = None
             if self.judging and self._is_finished and not self.was_finished:
                 judgement = self.judging.run(self.keeper.result, reporter, lambda: self.interrupted.pressed)
+            self.objective.leave()
             found = cut, self.interrupted.signal if cut else None, self.test_loss, self.keeper.result, judgement
             return TrainingRun(log.records, log.evaluations, self.session, *found)
 
@@ -270,7 +271,7 @@ class _Run:
         try:
             done = self.objective.step(self.session, step)
         except Error as error:
-            self.failed, self.spoiled = True, self.session.is_poisoned
+            self.failed, self.spoiled = True, self.session.is_poisoned or self.objective.is_in_parts
             raise Error(f"step {step + 1}: {error}") from error
         if done is None:
             return None
@@ -396,6 +397,7 @@ class _Run:
         """Saves what can be; an mebp.Error tells what that was."""
         if self.spoiled:
             return
+        self.keeper.saves_alone = True
         failures = [] if self.session.steps == first else self._save(log, reporter)
         failures = [failure for failure in failures if str(failure) != str(error)]  # tried again, in vain
         if isinstance(error, Error):

@@ -15,7 +15,7 @@ from mebp.data.columns import Columns
 from mebp.data.counting import Counting
 from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
-from mebp.distributed.launched import is_launched
+from mebp.distributed.choices import NO_SHARD, TREE, check_sharing
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -74,6 +74,8 @@ class TrainingOptions:
     accumulate: int = 1
     global_batch: int | None = None  # micro-batches of a step, of all processes
     interface: str | None = None  # of the network, for these
+    shard: str = NO_SHARD
+    reduce: str = TREE
     packing: bool | None = None
     schedule: str | None = None  # None for a constant one
     warmup: int = 0
@@ -229,8 +231,7 @@ class TrainingOptions:
                 )
 
     def _check_together(self) -> None:
-        if self.interface is not None and not is_launched():
-            raise Error("--interface is for processes that torchrun starts; leave it out")
+        check_sharing(self)
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         if self.warmup and self.warmup_ratio is not None:

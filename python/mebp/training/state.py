@@ -4,7 +4,7 @@
 import json
 import os
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -62,8 +62,13 @@ def discard(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def save(session: Session, folder: Path, description: dict) -> None:
-    session.save_state(folder, json.dumps(description).encode())
+def save(session: Session, folder: Path, description: dict, parts: Sequence[Path] = ()) -> None:
+    """`parts`: the states of other processes' sessions, which have what this one lacks."""
+    user = json.dumps(description).encode()
+    if parts:
+        session.native.join_states(os.fspath(folder), [os.fspath(part) for part in parts], user)
+    else:
+        session.save_state(folder, user)
 
 
 def pause(session: Session, folder: Path, description: dict) -> None:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What several sessions, mostly on several machines, need to share one model's training: beside on_gradient, on_norm,
- * owned and on_block of mebp_session_options. mebp.h includes this.
+ * owned_elements and on_block of mebp_session_options. mebp.h includes this.
  */
 #ifndef MEBP_DISTRIBUTED_H
 #define MEBP_DISTRIBUTED_H
@@ -16,6 +16,20 @@ extern "C" {
  * have about as many bytes of gradients, and depend on the bundle alone. */
 mebp_code mebp_bundle_own_part(const mebp_bundle *bundle, uint32_t index, uint32_t count, bool *owned,
                                mebp_error *error);
+
+/* The same by elements, for owned_elements[info.trainables] of sessions with this optimizer: trainables that are large
+ * enough are cut, such that parts have as many bytes, but for one tile of a trainable. Those that an optimizer does not
+ * update element by element, and those in int8, are dealt whole. */
+mebp_code mebp_bundle_own_elements(const mebp_bundle *bundle, mebp_optimizer optimizer, uint32_t index, uint32_t count,
+                                   mebp_range *owned, mebp_error *error);
+/* Elements of a tile of on_norm's, of a gradient of so many; its last tile may have fewer. */
+uint64_t mebp_norm_tile(uint64_t elements);
+
+/* Like mebp_session_save_state, of a session that owns a part: writes the state of one that owns all, which each part's
+ * session loads as well. What others own is read from their states in the `count` folders `parts`, saved at the same
+ * step. MEBP_INCOMPATIBLE where something is lacking. */
+mebp_code mebp_session_join_states(const mebp_session *session, const char *folder, const char *const *parts,
+                                   uint32_t count, const void *user, uint64_t user_bytes, mebp_error *error);
 
 /* Gives back what on_gradient has taken, with what it is to be now. For any thread, while the step runs, which waits
  * for it. */

@@ -240,6 +240,15 @@ typedef enum mebp_direction MEBP_ANY_NUMBER { MEBP_FORWARD = 0, MEBP_BACKWARD = 
 typedef mebp_code (*mebp_on_block)(void *user, uint32_t block, mebp_direction direction, uint32_t next,
                                    const void **weights);
 
+/* With on_block: what it gave for `block` is read now, and may have been on its way until then. Returns when all bytes
+ * are there. It is called as on_gradient is, once for each time that on_block was asked. */
+typedef mebp_code (*mebp_on_block_ready)(void *user, uint32_t block);
+
+/* Elements from `begin` to below `end` of a tensor, row by row. */
+typedef struct mebp_range {
+  uint64_t begin, end;
+} mebp_range;
+
 typedef struct mebp_session_options {
   size_t size MEBP_SIZE_OF(mebp_session_options);
   mebp_optimizer optimizer; /* MEBP_ADAMW */
@@ -313,6 +322,11 @@ typedef struct mebp_session_options {
   uint32_t blocks_ahead;
   /* With accumulate: up to so many micro-batches of a step are summed in a binary tree (mebp_session_step_part). */
   uint32_t tree_batches;
+  mebp_on_block_ready on_block_ready; /* with block_user; NULL: what on_block gave is there when it returns */
+  /* In place of owned, the same by elements: of which the state and the update are here (mebp_bundle_own_elements).
+   * Where a trainable is cut, its optimizer goes by elements, it is f32 or bf16, and ranges begin and end at multiples
+   * of mebp_norm_tile, or at its end. A gradient of which a part is owned is kept whole. */
+  const mebp_range *owned_elements;
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);

@@ -3,6 +3,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -77,11 +78,26 @@ class Objective(ABC):
         """Whether the run is to end; the run says so."""
         return False
 
-    def begin_alike(self, session: Session) -> int:
-        """The step that the run begins after, in all processes that share it, once the first has loaded its state."""
+    def begin_alike(self, session: Session, resumed_from: Path | None) -> int:
+        """The step that the run begins after, in all processes that share it, once the first has loaded its state from
+        that folder."""
         if self._shared:
-            self._shared.begin_alike(session)
+            self._shared.begin_alike(session, resumed_from)
         return session.steps
+
+    def state_parts(self, session: Session) -> AbstractContextManager[list[Path]]:
+        """While the first process saves a state: folders with those parts of it that others have."""
+        return self._shared.state_parts(session) if self._shared else nullcontext([])
+
+    def leave(self) -> None:
+        """At the end of a run that has not failed, after which others need nothing of this process."""
+        if self._shared:
+            self._shared.leave()
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether a state takes all processes to be saved."""
+        return self._shared is not None and self._shared.is_sharded
 
     def check_alike(self, session: Session) -> None:
         """Raises mebp.Error where another process has another bundle, other data or options."""
@@ -119,7 +135,10 @@ class Objective(ABC):
 
     def __init__(self, options: TrainingOptions) -> None:
         self.options = options
-        self._shared = GlobalBatch(options.global_batch, joined()) if options.global_batch else None
+        self._shared = None
+        if options.global_batch:
+            sharing = options.shard, options.reduce, options.bundle
+            self._shared = GlobalBatch(options.global_batch, joined(), *sharing)
         self.metrics = (*self.metrics, *(("imbalance",) if joined() else ()))
 
     def description(self) -> Mapping[str, object]:

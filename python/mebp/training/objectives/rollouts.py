@@ -13,6 +13,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -298,8 +299,8 @@ class Rollouts(Objective):
         reward = float(np.nanmean(np.nansum(rewards, axis=1)))
         return Measured(-reward, {self.curve[1]: reward})
 
-    def begin_alike(self, session: Session) -> int:
-        steps = super().begin_alike(session)
+    def begin_alike(self, session: Session, resumed_from: Path | None) -> int:
+        steps = super().begin_alike(session, resumed_from)
         if self._shared:
             current = self._share(dict(enumerate(self._current)) if self._is_first else {})
             self.restore(self._shared.of_first({**self.saved(), "rollout": []}))

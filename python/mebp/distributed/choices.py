@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user may say of a group of processes."""
+
+from typing import TYPE_CHECKING
+
+from mebp.distributed.launched import is_launched
+from mebp.errors import Error
+
+if TYPE_CHECKING:
+    from mebp.training.options import TrainingOptions
+
+SHARDS = NO_SHARD, OPTIMIZER, WEIGHTS, AUTO = "none", "optimizer", "weights", "auto"
+REDUCTIONS = TREE, RING = "tree", "ring"
+
+
+def check_sharing(options: "TrainingOptions") -> None:
+    """Raises mebp.Error for what is no choice, or has no processes to be of."""
+    for option, value, choices in (("--shard", options.shard, SHARDS), ("--reduce", options.reduce, REDUCTIONS)):
+        if value not in choices:
+            raise Error(f"{option} {value} is none of {', '.join(choices)}; give one of them")
+    asked = {"--interface": options.interface, "--shard": options.shard != NO_SHARD,
+             "--reduce": options.reduce != TREE}  # fmt: skip
+    for option, value in asked.items():
+        if value and not is_launched():
+            raise Error(f"{option} is for processes that torchrun starts; leave it out")
