@@ -151,8 +151,8 @@ static Status checkOwned(const format::Bundle &bundle, const mebp_session_option
   if (traits.projects)
     return failure(
         MEBP_UNSUPPORTED,
-        "%s projects gradients, by what it keeps of each trainable, so that each session owns all; leave out "
-        "owned, or choose another optimizer",
+        "%s projects gradients, by what it keeps of each trainable, so that each session owns all; let it, "
+        "or choose another optimizer",
         traits.name);
   bool isPart = false;
   if (Status status = checkRanges(bundle, options, isPart); !status.ok())

@@ -16,6 +16,7 @@ from mebp.distributed.choices import NO_SHARD, TREE, WEIGHTS
 from mebp.distributed.group import Group, Made
 from mebp.distributed.numbering import number_by_size
 from mebp.distributed.owned_sums import OwnedSums
+from mebp.distributed.placement import place
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import begin_in_parts, gathered_states, share_state
 from mebp.distributed.sums import GradientSums
@@ -40,6 +41,8 @@ class GlobalBatch:
         self.imbalance = 1.0  # of the last step
         self.is_sharded = group is not None and shard != NO_SHARD
         self._is_tree = reduce == TREE
+        if self.is_sharded:
+            shard = place(group, shard, bundle)
         self._weights = group_weights(group, bundle) if self.is_sharded and shard == WEIGHTS else None
         if group is None:
             self._sums = None

@@ -4,8 +4,10 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mebp.distributed.choices import AUTO, OPTIMIZER, TREE, WEIGHTS
 from mebp.distributed.group import Group, joined
 from mebp.errors import Error
+from mebp.objective_traits import objectives
 from mebp.words import say
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     for option, value in refused.items():
         if value:
             raise Error(f"{option} is of a run in one process, and torchrun has started {group.size}; leave it out")
+    options = _placed(options)
     count = options.global_batch or group.size * options.accumulate
     if count < group.size:
         raise Error(f"--global-batch {count}: {group.size} processes need a micro-batch each; give at least "
@@ -37,10 +40,20 @@ def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     if not group.is_first:
         return replace(options, global_batch=count, accumulate=1, resume=False, **dict.fromkeys(_OF_FIRST))
     each, rest = divmod(count, group.size)
-    has_same_bits = rest == 0 and each & (each - 1) == 0
+    has_same_bits = options.reduce == TREE and rest == 0 and each & (each - 1) == 0
     say(f"{group.size} processes, --global-batch {count}: "
         + ("the same bits as in one" if has_same_bits else "as in one, but for rounding"))  # fmt: skip
     return replace(options, global_batch=count, accumulate=1)
+
+
+def _placed(options: "TrainingOptions") -> "TrainingOptions":
+    """Answers are written by a process that has all weights."""
+    writes = {"--ask": options.ask, f"--objective {options.objective}": objectives()[options.objective].writes}
+    for option, value in writes.items():
+        if value and options.shard == WEIGHTS:
+            raise Error(f"{option} writes answers, which takes all weights, and --shard weights has a part of them; "
+                        "leave one of them out")  # fmt: skip
+    return replace(options, shard=OPTIMIZER) if options.shard == AUTO and any(writes.values()) else options
 
 
 def as_first(options: "TrainingOptions") -> "TrainingOptions":
