@@ -3,13 +3,16 @@
 
 import json
 
+import pytest
+
 from support.torchrun import torchrun
 
 PROCESSES, EACH = 2, 2  # micro-batches of each
 NEAR = 0.02
 # What is imported and what Python reads of the bundle is there before; what torch has for a group, too.
 PROGRAM = """
-import json, sys, threading
+import json, os, re, sys, threading
+from pathlib import Path
 import numpy as np
 import mebp.distributed.global_batch as global_batch
 from mebp.distributed.group import joined
@@ -17,43 +20,58 @@ from mebp.inspect import inspect
 from mebp.memory import anonymous_bytes
 from mebp.session import Session
 
-_, bundle, each = sys.argv
+_, bundle, each, shard = sys.argv
 group = joined()
 inspect(bundle)
-before, most, ended = anonymous_bytes(), 0, threading.Event()
+before, most, mapped, ended = anonymous_bytes(), 0, 0, threading.Event()
+
+def resident_weights():
+    maps = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    return sum(int(re.search(r"Rss: +([0-9]+)", each)[1]) << 10 for each in maps if "weights.bin" in each)
 
 def watch():
-    global most
+    global most, mapped
     while not ended.wait(0.002):
         most = max(most, anonymous_bytes())
+        mapped = max(mapped, resident_weights())
 
 threading.Thread(target=watch).start()
 count = int(each) * group.size
 global_batch._COMPARED_EVERY = 2
-shared = global_batch.GlobalBatch(count, group)
+shared = global_batch.GlobalBatch(count, group, shard, "tree", Path(bundle))
 session = Session(bundle, threads=1, **shared.session_options())
 planned = session.plan["planned_peak_bytes"] + shared.bytes_beside(session)
-shared.begin_alike(session)
+shared.begin_alike(session, None)
 random = np.random.default_rng(0)
 for _ in range(3):
     rows = [random.integers(0, 49152, (1, 512), dtype=np.int32) for _ in range(count)]
     result = shared.step(session, (rows, rows, None))
 ended.set()
-print(json.dumps([planned, max(most, result.peak_bytes) - before]))
+all_of_it = [end - begin for begin, end in session.native.own_elements(0, 1)]
+owned = sum(end - begin for begin, end in session.native.own_elements(group.rank, group.size)) / sum(all_of_it)
+size = os.path.getsize(Path(bundle) / "weights.bin")
+print(json.dumps([planned, max(most, result.peak_bytes) - before, session.native.arena_bytes(), owned, mapped / size]))
+shared.leave()
 """
 
 
-def test_the_plan_of_each_process_holds(smollm2, tmp_path, show):
-    """With a state that rank 0 sends, sums that go on beside the step, and a comparison of the adapters."""
+@pytest.mark.parametrize("shard", ["none", "optimizer", "weights"])
+def test_the_plan_of_each_process_holds(smollm2, tmp_path, show, shard):
+    """With values that rank 0 sends, sums that go on beside the step, and a comparison of the adapters."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    status, out, err = torchrun(PROCESSES, program, smollm2.bundle, EACH)
+    status, out, err = torchrun(PROCESSES, program, smollm2.bundle, EACH, shard)
     assert status == 0, err
     found = [json.loads(line) for line in out.splitlines() if line.startswith("[")]
     assert len(found) == PROCESSES
-    for planned, measured in found:
+    for planned, measured, arena, owned, mapped in found:
         show(
-            f"SmolLM2-135M, 512 tokens, adamw, a process of {PROCESSES}: planned {planned / 1e6:.1f} MB, "
-            f"measured {measured / 1e6:.1f} MB ({measured / planned - 1:+.1%})"
+            f"SmolLM2-135M, 512 tokens, adamw, --shard {shard}, a process of {PROCESSES}: planned "
+            f"{planned / 1e6:.1f} MB, measured {measured / 1e6:.1f} MB ({measured / planned - 1:+.1%}); in the session {arena / 1e6:.1f} MB; "
+            f"{owned:.1%} of the optimizer's state, {mapped:.1%} of the weights"
         )
         assert abs(measured / planned - 1) <= NEAR
+        if shard != "none":
+            assert owned <= 1 / PROCESSES + 0.01
+        if shard == "weights":
+            assert mapped <= 1 / PROCESSES + 0.02

@@ -8,7 +8,9 @@
 #include <string>
 #include <thread>
 
+#include "format/lookup.h"
 #include "format/optimizers.h"
+#include "layout/trainables.h"
 #include "support/handles.h"
 
 using namespace mebp;
@@ -233,6 +235,45 @@ TEST_F(Parts, AreContinuedFromTheirOwnStates) {
                 "which this session keeps", MEBP_INCOMPATIBLE);
 }
 
+// Of large trainables each has whole tiles of the norm, and none is left out.
+TEST(OwnedElements, CoverEachTrainableOnce) {
+  TinyOptions tiny;
+  tiny.layers = 3;
+  format::Bundle bundle = tinyBundle(tiny);
+  const uint64_t large[] = {7 * format::leastNormTile + 5, 900 * format::leastNormTile, format::leastNormTile};
+  for (int i = 0; i < 3; ++i) {
+    bundle.mutable_trainables(i)->set_rows(1);
+    bundle.mutable_trainables(i)->set_columns(large[i]);
+  }
+  const layout::Facts facts = layout::factsOf(bundle);
+  for (const format::OptimizerTraits *cutBy : {format::findOptimizer("adamw"), format::findOptimizer("adamw8bit")})
+    for (uint32_t count : {1u, 2u, 3u, 4u, 7u}) {
+      SCOPED_TRACE(std::string(cutBy->name) + " " + std::to_string(count));
+      std::vector<uint64_t> next(static_cast<size_t>(bundle.trainables_size())), bytes(count);
+      for (uint32_t index = 0; index < count; ++index) {
+        const auto part = layout::partOf(facts, cutBy, index, count);
+        for (uint32_t i = 0; i < part.size(); ++i) {
+          if (part[i].count() == 0)
+            continue;
+          const uint64_t elements = trainableElements(bundle, i), tile = format::normTile(elements);
+          EXPECT_EQ(part[i].begin, next[i]);
+          EXPECT_TRUE(part[i].end % tile == 0 || part[i].end == elements);
+          next[i] = part[i].end;
+          bytes[index] += part[i].count() * sizeof(float);
+          if (!format::goesByElement(*cutBy)) {
+            EXPECT_EQ(part[i].count(), elements);
+          }
+        }
+      }
+      for (uint32_t i = 0; i < next.size(); ++i)
+        EXPECT_EQ(next[i], trainableElements(bundle, i));
+      if (format::goesByElement(*cutBy)) {
+        const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+        EXPECT_LE(*most - *least, 8 * format::normTile(large[1]) * sizeof(float));
+      }
+    }
+}
+
 TEST_F(Parts, RefuseWhatTheyCannotBe) {
   bool none[64] = {};
   mebp_session *made = nullptr;
@@ -243,6 +284,16 @@ TEST_F(Parts, RefuseWhatTheyCannotBe) {
   given.owned = none;
   given.clip = 1;
   expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "give on_norm, or leave out clip");
+  mebp_range ranges[64] = {};
+  given.on_norm = [](void *, const double *, uint64_t, double *) { return MEBP_OK; };
+  given.owned_elements = ranges;
+  expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "give one of them");
+  given.owned = nullptr;
+  ranges[0] = {0, 3};
+  expectRefusal(mebp_session_create(bundle.handle, &given, &made, &error), "elements 0 to 3 of");
+  expectRefusal(mebp_bundle_own_elements(bundle.handle, MEBP_ADAMW, 2, 2, ranges, &error), "part 2 does not exist");
+  expectRefusal(mebp_bundle_own_elements(bundle.handle, static_cast<mebp_optimizer>(99), 0, 2, ranges, &error),
+                "there is no optimizer 99");
   expectRefusal(mebp_bundle_own_part(bundle.handle, 2, 2, none, &error), "part 2 does not exist; there are 2");
   expectRefusal(mebp_bundle_own_part(bundle.handle, 0, 0, none, &error), "part 0 does not exist");
   OpenSession session(bundle.handle, applyingOptions());

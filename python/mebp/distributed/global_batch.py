@@ -20,7 +20,7 @@ from mebp.distributed.placement import place
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import begin_in_parts, gathered_states, share_state
 from mebp.distributed.sums import GradientSums
-from mebp.distributed.weights import BLOCKS_AHEAD, group_weights
+from mebp.distributed.weights import BLOCKS_AHEAD, ShardedWeights
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -43,7 +43,7 @@ class GlobalBatch:
         self._is_tree = reduce == TREE
         if self.is_sharded:
             shard = place(group, shard, bundle)
-        self._weights = group_weights(group, bundle) if self.is_sharded and shard == WEIGHTS else None
+        self._weights = ShardedWeights.of_bundle(group, bundle) if self.is_sharded and shard == WEIGHTS else None
         if group is None:
             self._sums = None
         else:

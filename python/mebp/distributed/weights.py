@@ -55,10 +55,20 @@ class ShardedWeights(BlockWeights):
         self._server = threading.Thread(target=self._serve, name="mebp-shards", daemon=True)
         self._server.start()
 
+    @classmethod
+    def of_bundle(cls, group: Group, bundle: Path) -> "ShardedWeights":
+        """Which each process has."""
+        regions = load_runtime().Bundle(os.fspath(bundle)).block_regions()
+        return cls(group, bundle / "weights.bin", regions)
+
     @property
     def bytes_beside(self) -> int:
-        """Of the buffers that are used at once: of blocks that follow one another."""
+        """Of the buffers that are used at once: of blocks that follow one another, and of the table that a head
+        reads."""
         sizes = [_padded(size) for _, size in self._regions]
+        is_tied = sizes[-1] < sizes[0]
+        sizes[-1] += sizes[0] if is_tied else 0
+        sizes[0] = 0  # whose rows are looked up
         ahead = BLOCKS_AHEAD + 1
         return max(sum(sizes[begin : begin + ahead]) for begin in range(len(sizes)))
 
@@ -127,9 +137,3 @@ def _pages(size: int) -> np.ndarray:
 
 def _padded(size: int) -> int:
     return -(-size // _PAGE) * _PAGE
-
-
-def group_weights(group: Group, bundle: Path) -> ShardedWeights:
-    """Of a bundle that each process has."""
-    opened = load_runtime().Bundle(os.fspath(bundle))
-    return ShardedWeights(group, bundle / "weights.bin", opened.block_regions())

@@ -42,14 +42,14 @@ def train(
         grad_norm, lr, tokens (labels that counted), seconds, peak_bytes. The run ends where it returns True.
     progress: False shows nothing.
     options: those of the command line, with _ for -, and its defaults: task, steps or epochs, lr, seed, optimizer,
-        weight_decay, clip, clip_recompute, accumulate, global_batch, shard, reduce, interface, packing,
-        schedule, warmup, warmup_ratio, eval, val_split, eval_every, ask, test, judge, patience, adapter, adapter_out,
+        weight_decay, clip, clip_recompute, accumulate, global_batch, shard, reduce, interface, packing, schedule,
+        warmup, warmup_ratio, eval, val_split, eval_every, ask, test, judge, patience, adapter, adapter_out,
         push_to_hub, model_out, keep, state, save_every, pause_on, resume, overwrite, log, plot, report_to, spill_dir,
-        plan_only (which returns a session only of a bundle), profile, threads, device, columns; what counts of conversations, by
-        loss_on, turn_weights and empty_thoughts (docs/what-counts.md); new tokens, by train_tokens and embedding_lr
-        (docs/training.md); of masked text mask_probability; of a device's half of a split model connect, cert, key, ca,
-        plain_text, retry_for and in_flight; and what an optimizer has of its own, as mebp.Session lists its
-        optimizer_options.
+        plan_only (which returns a session only of a bundle), profile, threads, device, columns; what counts of
+        conversations, by loss_on, turn_weights and empty_thoughts (docs/what-counts.md); new tokens, by train_tokens
+        and embedding_lr (docs/training.md); of masked text mask_probability; of a device's half of a split model
+        connect, cert, key, ca, plain_text, retry_for and in_flight; and what an optimizer has of its own, as
+        mebp.Session lists its optimizer_options.
         objective ("sft", "dpo", "grpo", "ppo" or "orpo"), reference, reward, reward_timeout, rollouts, and what else an
         objective has, its objective_options, by TRL's names (docs/preferences.md, docs/rewards.md). Of a model, also
         those of mebpc that CompileOptions lists: seq_len, batch, weights, lora_rank, adapter_kind, memory_budget and

@@ -31,8 +31,8 @@ _NAMES = {
         bundle data loss_on turn_weights empty_thoughts task mask_probability objective reference reward_timeout
         rollouts steps epochs lr seed optimizer weight_decay clip clip_recompute accumulate global_batch shard reduce
         packing schedule warmup warmup_ratio eval eval_every val_split ask test judge adapter adapter_out columns
-        model_out keep patience state save_every pause_on log plot spill_dir profile threads device retry_for in_flight train_tokens
-        embedding_lr
+        model_out keep patience state save_every pause_on log plot spill_dir profile threads device retry_for in_flight
+        train_tokens embedding_lr
 
         betas eps momentum perturbation galore_scale galore_update_interval galore_refresh galore_cos_threshold
 
