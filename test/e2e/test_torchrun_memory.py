@@ -66,8 +66,8 @@ def test_the_plan_of_each_process_holds(smollm2, tmp_path, show, shard):
     assert len(found) == PROCESSES
     for planned, measured, arena, owned, mapped in found:
         show(
-            f"SmolLM2-135M, 512 tokens, adamw, --shard {shard}, a process of {PROCESSES}: planned "
-            f"{planned / 1e6:.1f} MB, measured {measured / 1e6:.1f} MB ({measured / planned - 1:+.1%}); in the session {arena / 1e6:.1f} MB; "
+            f"SmolLM2-135M, 512 tokens, adamw, --shard {shard}, a process of {PROCESSES}: planned {planned / 1e6:.1f} "
+            f"MB, measured {measured / 1e6:.1f} MB ({measured / planned - 1:+.1%}); the session {arena / 1e6:.1f} MB; "
             f"{owned:.1%} of the optimizer's state, {mapped:.1%} of the weights"
         )
         assert abs(measured / planned - 1) <= NEAR

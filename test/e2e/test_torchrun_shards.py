@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that each have a part of the optimizer, or of the weights, have the bits of one that has all."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from support import models
 from support.commands import mebp as command
+from support.textmodel import make_tokenizer
 from support.torchrun import EXACT, expect_same_adapters, own_lines, torchrun, training
 
 pytestmark = pytest.mark.usefixtures("one_cache")
@@ -58,6 +63,63 @@ def test_a_state_goes_on_in_any_number_of_processes(lamp_model, lamp_data, tmp_p
     last = command(*training(lamp_model, lamp_data, tmp_path / "parts", *state, steps=7))
     assert last.returncode == 0, last.stderr
     expect_same_adapters(tmp_path / "1", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
+    """A table of three tiles of the norm, which two processes share, and its state."""
+    folder = tmp_path / "tiny"
+    models.save(models.build("llama", vocab_size=1024, num_hidden_layers=1), folder)
+    make_tokenizer(folder)
+    run = ["train", folder, "--data", lamp_data, "--train", "full", "--train-targets", "*", "--weights", kind,
+           "--precision", "f32", "--lr", "1e-3", "--seq-len", "32", "--global-batch", 4, "--clip", "0.5"]  # fmt: skip
+    alone = command(*run, "--steps", 4, "--model-out", tmp_path / "1")
+    assert alone.returncode == 0, alone.stderr
+    state = ["--state", tmp_path / "state", "--resume", "--model-out", tmp_path / "2", "--overwrite"]
+    for steps in (2, 4):
+        status, _, err = torchrun(2, "-m", "mebp", *run, "--steps", steps, *state, "--shard", "optimizer")
+        assert status == 0, err
+    assert (tmp_path / "1" / "model.safetensors").read_bytes() == (tmp_path / "2" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
+        (["--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made here"),
+        (["--shard", "weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
+        (["--shard", "some"], "--shard some is none of none, optimizer, weights, auto"),
+    ],
+)
+def test_what_cannot_be_shared_out_is_named(lamp_model, lamp_data, tmp_path, options, said):
+    run = training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, "--shard", "optimizer", *options)
+    status, _, err = torchrun(2, "-m", "mebp", *run)
+    assert status == 1
+    (line,) = own_lines(err)
+    assert said in line
+    assert not (tmp_path / "1").exists()
+
+
+def test_auto_says_what_it_has_chosen_and_mapped_weights_are_as_fast(lamp_model, lamp_data, tmp_path):
+    expected = {"auto": r"^--shard auto: optimizer$", "weights": r"^note: without --shard weights it would be"}
+    for shard, said in expected.items():
+        run = training(lamp_model, lamp_data, tmp_path / shard, "--global-batch", 4, "--shard", shard, steps=2)
+        status, out, err = torchrun(2, "-m", "mebp", *run)
+        assert status == 0, err
+        assert len(re.findall(r"^a batch, predicted: .* s with mapped weights, .* s with sharded ones", out, re.M)) == 1
+        assert len(re.findall(said, out, re.M)) == 1
+
+
+def test_a_ring_is_equal_but_for_rounding(lamp_model, lamp_data, tmp_path):
+    alone = command(*training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, steps=1))
+    assert alone.returncode == 0, alone.stderr
+    run = training(lamp_model, lamp_data, tmp_path / "2", "--global-batch", 4, "--reduce", "ring", steps=1)
+    status, out, err = torchrun(2, "-m", "mebp", *run)
+    assert status == 0, err
+    assert out.splitlines()[0] == "2 processes, --global-batch 4: as in one, but for rounding"
+    expected, found = (load_file(tmp_path / name / "adapter_model.safetensors") for name in "12")
+    for key, values in expected.items():  # Adam's first step is the gradient's sign
+        np.testing.assert_allclose(found[key], values, atol=1e-3, err_msg=key)
 
 
 @pytest.mark.parametrize("option", ["--shard", "--reduce"])

@@ -2,6 +2,7 @@
 """The session of a run, within the memory that its bundle was compiled for."""
 
 from mebp.building.budget import binding_budget
+from mebp.distributed.choices import NO_SHARD
 from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.session import Session
@@ -11,6 +12,15 @@ from mebp.training.options import TrainingOptions
 
 
 def _open_session(options: TrainingOptions, objective: Objective) -> Session:
+    try:
+        return _open(options, objective)
+    except Error as error:
+        if options.shard == NO_SHARD:
+            raise
+        raise Error(f"--shard {options.shard}: {error}") from None
+
+
+def _open(options: TrainingOptions, objective: Objective) -> Session:
     group = joined()
     session = Session(
         options.bundle,
