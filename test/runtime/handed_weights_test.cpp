@@ -79,8 +79,10 @@ private:
   };
   mebp_code answer(uint32_t block, uint32_t next, const void **given) {
     if (calls++ == failsAt) {
-      if (!given)
+      if (!given) {
+        spoiled.push_back(std::move(out[block]));
         out.erase(block);
+      }
       return MEBP_IO;
     }
     uint64_t offset = 0, bytes = 0;
@@ -191,6 +193,7 @@ protected:
       Source source(part.handle, weights);
       source.keepsFile = kept;
       source.comesLate = comesLate;
+      found = {};
       mebp_session_options listening = given;
       source.listen(listening, ahead);
       compute(part.handle, listening, found);
