@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "block_weights.h"
 #include "calls.h"
+#include "generation.h"
 #include "gradient_taker.h"
 #include "module.h"
 #include "split.h"
@@ -30,18 +31,6 @@ struct Destroy {
       mebp_session_destroy(session);
   }
 };
-
-// Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
-template <typename Call> void unlocked(Call call) {
-  mebp_error error;
-  mebp_code code;
-  RunningCall running;
-  {
-    nb::gil_scoped_release release;
-    code = call(&error);
-  }
-  check(code, error);
-}
 
 // What the head gives of each token, and values where it has them.
 struct Scores {
@@ -412,74 +401,13 @@ private:
   uint64_t memoryBytes = 0, plannedPeakBytes = 0;
 };
 
-class Generation {
-public:
-  explicit Generation(const Session &session) : session(session) {
-    mebp_error error;
-    mebp_generation *created = nullptr;
-    check(mebp_generation_create(session.get(), &created, &error), error);
-    handle.reset(created);
-  }
-
-  // The logits of the token after the last one: [batch, vocabulary].
-  FloatResult append(TokenArray ids) {
-    FloatResult result = makeArray({ids.shape(0), session.vocabulary()});
-    float *out = result.data();
-    const auto rows = static_cast<uint32_t>(ids.shape(0)), columns = static_cast<uint32_t>(ids.shape(1));
-    unlocked(
-        [&](mebp_error *error) { return mebp_generation_append(handle.get(), ids.data(), rows, columns, out, error); });
-    return result;
-  }
-  uint32_t rewind(uint32_t positions) {
-    uint32_t kept = 0;
-    unlocked([&](mebp_error *error) { return mebp_generation_rewind(handle.get(), positions, &kept, error); });
-    return kept;
-  }
-  void spread(uint32_t batch) {
-    mebp_error error;
-    check(mebp_generation_spread(handle.get(), batch, &error), error);
-  }
-  uint32_t positions() const { return mebp_generation_positions(handle.get()); }
-  void appendDraft(TokenRow ids) {
-    const auto count = static_cast<uint32_t>(ids.shape(0));
-    unlocked([&](mebp_error *error) { return mebp_generation_append_draft(handle.get(), ids.data(), count, error); });
-  }
-  // [1, vocabulary]
-  FloatResult draftLogits(uint32_t index) {
-    FloatResult result = makeArray({1, session.vocabulary()});
-    float *out = result.data();
-    unlocked([&](mebp_error *error) { return mebp_generation_draft_logits(handle.get(), index, out, error); });
-    return result;
-  }
-  uint32_t draftLimit() const { return mebp_generation_draft_limit(handle.get()); }
-
-private:
-  struct Destroy {
-    void operator()(mebp_generation *generation) const { mebp_generation_destroy(generation); }
-  };
-  const Session &session;
-  std::unique_ptr<mebp_generation, Destroy> handle;
-};
-
-std::vector<int32_t> findDraft(TokenRow ids, uint32_t wanted) {
-  std::vector<int32_t> draft(wanted);
-  draft.resize(mebp_draft_find(ids.data(), static_cast<uint32_t>(ids.shape(0)), draft.data(), wanted));
-  return draft;
-}
-
 } // namespace
 
 void bindSession(nb::module_ &module) {
-  module.def("find_draft", &findDraft, nb::arg("ids"), nb::arg("wanted"));
-  nb::class_<Generation>(module, "Generation")
-      .def(nb::init<const Session &>(), nb::arg("session"), nb::keep_alive<1, 2>())
-      .def("append", &Generation::append, nb::arg("ids"))
-      .def("rewind", &Generation::rewind, nb::arg("positions"))
-      .def("spread", &Generation::spread, nb::arg("batch"))
-      .def("positions", &Generation::positions)
-      .def("append_draft", &Generation::appendDraft, nb::arg("ids"))
-      .def("draft_logits", &Generation::draftLogits, nb::arg("index"))
-      .def("draft_limit", &Generation::draftLimit);
+  bindGeneration(module).def(
+      "__init__",
+      [](Generation *made, const Session &session) { new (made) Generation(session.get(), session.vocabulary()); },
+      nb::arg("session"), nb::keep_alive<1, 2>());
   nb::class_<Session>(module, "Session")
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
       .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object, nb::object,

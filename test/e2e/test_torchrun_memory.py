@@ -11,7 +11,7 @@ PROCESSES, EACH = 2, 2  # micro-batches of each
 NEAR = 0.02
 # What is imported and what Python reads of the bundle is there before; what torch has for a group, too.
 PROGRAM = """
-import json, os, re, sys, threading
+import itertools, json, os, re, sys, threading
 from pathlib import Path
 import numpy as np
 import mebp.distributed.global_batch as global_batch
@@ -31,9 +31,12 @@ def resident_weights():
 
 def watch():
     global most, mapped
-    while not ended.wait(0.002):
+    for number in itertools.count():
+        if ended.wait(0.002):
+            return
         most = max(most, anonymous_bytes())
-        mapped = max(mapped, resident_weights())
+        if number % 100 == 0:  # for it takes long
+            mapped = max(mapped, resident_weights())
 
 threading.Thread(target=watch).start()
 count = int(each) * group.size

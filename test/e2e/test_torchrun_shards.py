@@ -75,7 +75,7 @@ def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
            "--precision", "f32", "--lr", "1e-3", "--seq-len", "32", "--global-batch", 4, "--clip", "0.5"]  # fmt: skip
     alone = command(*run, "--steps", 4, "--model-out", tmp_path / "1")
     assert alone.returncode == 0, alone.stderr
-    state = ["--state", tmp_path / "state", "--resume", "--model-out", tmp_path / "2", "--overwrite"]
+    state = ["--state", tmp_path / "state", "--resume", "--model-out", tmp_path / "2"]
     for steps in (2, 4):
         status, _, err = torchrun(2, "-m", "mebp", *run, "--steps", steps, *state, "--shard", "optimizer")
         assert status == 0, err
@@ -85,14 +85,13 @@ def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
-        (["--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made here"),
-        (["--shard", "weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
-        (["--shard", "some"], "--shard some is none of none, optimizer, weights, auto"),
+        (["optimizer", "--train", "full", "--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
+        (["optimizer", "--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made here"),
+        (["weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
     ],
 )
 def test_what_cannot_be_shared_out_is_named(lamp_model, lamp_data, tmp_path, options, said):
-    run = training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, "--shard", "optimizer", *options)
+    run = training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, "--shard", *options)
     status, _, err = torchrun(2, "-m", "mebp", *run)
     assert status == 1
     (line,) = own_lines(err)
