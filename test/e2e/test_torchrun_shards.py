@@ -86,7 +86,7 @@ def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
     ("options", "said"),
     [
         (["optimizer", "--train", "full", "--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
-        (["optimizer", "--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made here"),
+        (["optimizer", "--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made"),
         (["weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
     ],
 )

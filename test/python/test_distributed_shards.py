@@ -2,9 +2,13 @@
 """What each process has a part of: every element once, and every byte of a block's weights."""
 
 import random
+import re
+from types import SimpleNamespace
 
 import pytest
 
+import mebp
+from mebp.distributed.choices import check_sharing
 from mebp.distributed.placement import exposed, predict
 from mebp.distributed.shards import slices
 from mebp.distributed.weights import shards
@@ -57,3 +61,18 @@ def test_mapped_weights_are_as_fast_where_they_stay_in_memory():
     assert fits.fits and fits.mapped == 1.0 < fits.sharded
     larger = predict(1.0, regions, 2, network=1e9, disk=1e3, memory=9_999)
     assert not larger.fits and larger.sharded < larger.mapped
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"shard": "some"}, "--shard some is none of none, optimizer, weights, auto"),
+        ({"reduce": "star"}, "--reduce star is none of tree, ring"),
+        ({"shard": "auto"}, "--shard is for processes that torchrun starts"),
+        ({"interface": "lo"}, "--interface is for processes that torchrun starts"),
+    ],
+)
+def test_what_is_no_choice_is_named(given, said):
+    options = SimpleNamespace(**{"interface": None, "shard": "none", "reduce": "tree", **given})
+    with pytest.raises(mebp.Error, match=f"^{re.escape(said)}"):
+        check_sharing(options)
