@@ -91,7 +91,7 @@ class Session:
 def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypatch):
     """In whatever order the session hands them over."""
     sizes = [3, 8, 1, 20, 7]
-    monkeypatch.setattr(sums, "_BUCKET", bucket)
+    monkeypatch.setattr(sums, "BUCKET", bucket)
     monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 1, "columns": n} for n in sizes]})
     random = np.random.default_rng(bucket)
     values = [[random.normal(size=n).astype(np.float32) for n in sizes] for _ in range(2)]
@@ -117,7 +117,7 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
 
 def test_where_a_process_is_lost_all_are_given_back_and_the_step_fails(monkeypatch):
     sizes = [5, 9]
-    monkeypatch.setattr(sums, "_BUCKET", 4)
+    monkeypatch.setattr(sums, "BUCKET", 4)
     monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": n, "columns": 1} for n in sizes]})
 
     def lose(sent: object, received: object) -> None:

@@ -22,7 +22,7 @@ from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
 
-_BUCKET = 1 << 20  # values: several of a step's sums go on beside its backward, and each is long enough to send
+BUCKET = 1 << 20  # values: several of a step's sums go on beside its backward, and each is long enough to send
 
 
 class GradientSums(GradientTaker):
@@ -51,7 +51,7 @@ class GradientSums(GradientTaker):
         return self._kind.bytes_of(self._capacity(session), self._group.size)
 
     def _capacity(self, session: Session) -> int:
-        return min(_BUCKET, sum(self.sizes(session)))
+        return min(BUCKET, sum(self.sizes(session)))
 
     def take(self, index: int, gradient: np.ndarray) -> None:
         """The session's, on the thread of the step."""
