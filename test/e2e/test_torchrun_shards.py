@@ -85,18 +85,19 @@ def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["optimizer", "--train", "full", "--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
+        (["optimizer", "--train", "full", "--model-out", "full", "--optimizer", "galore"], "--shard optimizer: galore projects gradients"),
         (["optimizer", "--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made"),
         (["weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
     ],
 )
-def test_what_cannot_be_shared_out_is_named(lamp_model, lamp_data, tmp_path, options, said):
-    run = training(lamp_model, lamp_data, tmp_path / "1", "--global-batch", 4, "--shard", *options)
+def test_what_cannot_be_shared_out_is_named(lamp_model, lamp_data, tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    run = ["train", lamp_model, "--data", lamp_data, *EXACT, "--steps", 7, "--global-batch", 4, "--shard", *options]
     status, _, err = torchrun(2, "-m", "mebp", *run)
     assert status == 1
     (line,) = own_lines(err)
     assert said in line
-    assert not (tmp_path / "1").exists()
+    assert list(tmp_path.iterdir()) == [lamp_data]
 
 
 def test_auto_says_what_it_has_chosen_and_mapped_weights_are_as_fast(lamp_model, lamp_data, tmp_path):
