@@ -3,6 +3,7 @@
 
 import json
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,3 +161,10 @@ def wikitext(smollm2) -> np.ndarray:
     if "MEBP_WIKITEXT" not in os.environ:
         pytest.skip("MEBP_WIKITEXT names no file with the test set of WikiText-2, the text of a published figure")
     return _rows(smollm2, Path(os.environ["MEBP_WIKITEXT"]).read_text(encoding="utf-8"), 16, 512)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]

@@ -6,28 +6,27 @@ import os
 import re
 import shutil
 import signal
-import socket
-import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from mebp.version import __version__
 from support.commands import mebp as command
-from support.torchrun import expect_same_adapters, own_lines, start, torchrun, training
+from support.pipeline import make_bundle
+from support.torchrun import (
+    expect_same_adapters,
+    own_lines,
+    slow_program,
+    start,
+    torchrun,
+    training,
+    wait_for_steps,
+)
 
 pytestmark = pytest.mark.usefixtures("one_cache")
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "mebp"
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +59,33 @@ def test_another_number_is_equal_but_for_rounding(lamp_model, lamp_data, tmp_pat
         np.testing.assert_allclose(found[key], values, atol=5e-3, err_msg=key)
 
 
-def test_ranks_that_differ_are_named_in_one_line(lamp_model, lamp_data, tmp_path):
-    program = tmp_path / "program.py"
-    given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out")]
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ('given += ["--warmup", "3"]', "--warmup 3, and rank 0 has 0"),
+        ("given[3] = {data!r}", r"the data [0-9a-f]+, and rank 0 has [0-9a-f]+"),
+        ("given[1] = {bundle!r}", r"the bundle [0-9a-f]+, and rank 0 has [0-9a-f]+"),
+        ('global_batch.__version__ = "0.1"', rf"mebp 0\.1, and rank 0 has {re.escape(__version__)}"),
+    ],
+)
+def test_ranks_that_differ_are_named_in_one_line(lamp_model, lamp_data, tmp_path, differs, words):
+    program, other = tmp_path / "program.py", tmp_path / "other"
+    other.mkdir()
+    lengths = {tmp_path: 64, other: 96}
+    bundle, of_other = (make_bundle(lamp_model, folder, seq_len=length) for folder, length in lengths.items())
+    (other / lamp_data.name).write_text(lamp_data.read_text() * 2)
+    given = ["train", str(bundle), "--data", str(lamp_data), "--steps", "7", "--adapter-out", str(tmp_path / "out")]
     program.write_text(f"""import os, sys
+import mebp.distributed.global_batch as global_batch
 from mebp.cli import main
-sys.exit(main({given!r} + (["--warmup", "3"] if os.environ["RANK"] == "1" else [])))
+given = {given!r}
+if os.environ["RANK"] == "1":
+    {differs.format(data=str(other / lamp_data.name), bundle=str(of_other))}
+sys.exit(main(given))
 """)
     status, _, err = torchrun(2, program)
-    assert own_lines(err) == ["mebp: rank 1 has --warmup 3, and rank 0 has 0; start all alike"]
+    (line,) = own_lines(err)
+    assert re.fullmatch(f"mebp: rank 1 has {words}; start all alike", line)
     assert status != 0 and not (tmp_path / "out").exists()
 
 
@@ -108,52 +125,6 @@ def test_refusals_are_one_line(lamp_model, lamp_data, tmp_path, options, words):
     status, _, err = torchrun(2, "-m", "mebp", *training(lamp_model, lamp_data, tmp_path / "out", *options))
     assert own_lines(err) == [f"mebp: {words}"]
     assert status != 0 and not (tmp_path / "out").exists()
-
-
-def test_a_signal_at_any_rank_stops_all_at_one_step(lamp_model, lamp_data, tmp_path):
-    program, log = tmp_path / "program.py", tmp_path / "log.jsonl"
-    given = [str(each) for each in training(lamp_model, lamp_data, tmp_path / "out", "--log", log, steps=100000)]
-    program.write_text(f"""import os, sys
-from pathlib import Path
-from mebp.cli import main
-Path({str(tmp_path)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
-sys.exit(main({given!r}))
-""")
-    agent = start(2, program)
-    until = time.monotonic() + 120
-    while not (log.exists() and log.stat().st_size) and time.monotonic() < until and agent.poll() is None:
-        time.sleep(0.05)
-    os.kill(int((tmp_path / "pid1").read_text()), signal.SIGINT)
-    out, err = agent.communicate(timeout=60)
-    assert re.search(r"^stopped after step \d+ of 100000", out, re.MULTILINE), out + err
-    assert (tmp_path / "out" / "adapter_model.safetensors").is_file()
-
-
-def slow_program(folder: Path, given: list[object]) -> Path:
-    """Says which process each rank is, and makes steps of a tenth of a second."""
-    program = folder / "program.py"
-    program.write_text(f"""import os, sys, time
-from pathlib import Path
-import mebp.training.objectives.base as base
-from mebp.cli import main
-
-class Slow(base.GlobalBatch):
-    def step(self, *arguments):
-        time.sleep(0.1)
-        return super().step(*arguments)
-
-base.GlobalBatch = Slow
-Path({str(folder)!r}, "pid" + os.environ["RANK"]).write_text(str(os.getpid()))
-sys.exit(main({[str(each) for each in given]!r}))
-""")
-    return program
-
-
-def wait_for_steps(log: Path, steps: int, agent: subprocess.Popen) -> None:
-    until = time.monotonic() + 120
-    while not (log.exists() and log.read_text().count("\n") >= steps):
-        assert time.monotonic() < until and agent.poll() is None, agent.communicate()
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("agents", "processes"), [(1, 2), (1, 4), (2, 1)])
@@ -217,30 +188,6 @@ sys.exit(main({[str(each) for each in training(lamp_model, lamp_data, tmp_path /
         shutil.rmtree(tmp_path / "2")
     (kept,) = (tmp_path / "cache" / "bundles").glob("of-rank-0-*/tiny.mebp")
     assert (kept / "weights.bin").is_file()
-
-
-@pytest.mark.parametrize("stopped", [0, 1])
-def test_a_rank_that_does_not_answer_is_named(lamp_model, lamp_data, tmp_path, stopped, monkeypatch):
-    monkeypatch.setenv("MEBP_LOST_AFTER", "3")
-    log = tmp_path / "log.jsonl"
-    agent = start(
-        2, slow_program(tmp_path, training(lamp_model, lamp_data, tmp_path / "out", "--log", log, steps=100000))
-    )
-    wait_for_steps(log, 2, agent)
-    pids = [int((tmp_path / f"pid{rank}").read_text()) for rank in range(2)]
-    os.kill(pids[stopped], signal.SIGSTOP)
-    try:
-        until = time.monotonic() + 60
-        while Path(f"/proc/{pids[1 - stopped]}").exists() and time.monotonic() < until:
-            time.sleep(0.1)
-    finally:  # torchrun would wait for half a minute
-        with suppress(ProcessLookupError):
-            os.kill(pids[stopped], signal.SIGKILL)
-    _, err = agent.communicate(timeout=90)
-    assert own_lines(err) == [
-        f"mebp: rank {1 - stopped}: rank {stopped} has not answered for 3 s; see whether its machine and the network "
-        "are well, and start all again"
-    ]
 
 
 def test_nothing_of_another_process_is_unpickled():

@@ -3,6 +3,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -40,3 +41,36 @@ def expect_same_adapters(one: Path, other: Path) -> None:
     assert expected.keys() == found.keys()
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+def slow_program(folder: Path, given: list[object], first: str = "") -> Path:
+    """Says which process each rank is and how it ends, and makes steps of a tenth of a second. first: what it does
+    before."""
+    program = folder / "program.py"
+    program.write_text(f"""import os, signal, sys, time
+from pathlib import Path
+import mebp.training.objectives.base as base
+from mebp.cli import main
+
+folder, rank, restart = Path({str(folder)!r}), os.environ["RANK"], os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)
+(folder / f"pid{{rank}}").write_text(str(os.getpid()))
+{first}
+
+class Slow(base.GlobalBatch):
+    def step(self, *arguments):
+        time.sleep(0.1)
+        return super().step(*arguments)
+
+base.GlobalBatch = Slow
+status = main({[str(each) for each in given]!r})
+(folder / f"status{{rank}}-{{restart}}").write_text(str(status))
+sys.exit(status)
+""")
+    return program
+
+
+def wait_for_steps(log: Path, steps: int, agent: subprocess.Popen) -> None:
+    until = time.monotonic() + 120
+    while not (log.exists() and log.read_text().count("\n") >= steps):
+        assert time.monotonic() < until and agent.poll() is None, agent.communicate()
+        time.sleep(0.05)

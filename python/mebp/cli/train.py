@@ -2,6 +2,7 @@
 """mebp train MODEL --data FILE"""
 
 import argparse
+import signal
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mebp.cli.main import BY_SIGNAL, DISAGREES
 from mebp.cli.session import COLUMNS, add_compiling, add_counting
 from mebp.compile_options import flag, refuse_of_mebpc
 from mebp.distributed.choices import REDUCTIONS, SHARDS
+from mebp.distributed.launched import is_launched
 from mebp.extension import load_runtime
 from mebp.objective_traits import SFT, objectives
 from mebp.outputs import check_no_input
@@ -284,6 +286,8 @@ def run(arguments: argparse.Namespace) -> int:
     except UploadError as error:  # all else is done, and another status would say that it is not
         say(f"mebp: {error}", error=True)
         return DISAGREES
+    if stopped_by is not None and is_launched():  # where the first ends, torchrun sends the others SIGTERM
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return 0 if stopped_by is None else BY_SIGNAL + stopped_by
 
 

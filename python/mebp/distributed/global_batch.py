@@ -2,6 +2,8 @@
 """The micro-batches of a step, and this process's part of them."""
 
 import hashlib
+import platform
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
@@ -17,6 +19,7 @@ from mebp.distributed.group import Group, Made
 from mebp.distributed.numbering import number_by_size
 from mebp.distributed.owned_sums import OwnedSums
 from mebp.distributed.placement import place
+from mebp.distributed.restarts import leave_mark
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import begin_in_parts, gathered_states, share_state
 from mebp.distributed.sums import GradientSums
@@ -25,6 +28,7 @@ from mebp.errors import Error
 from mebp.session import Session
 from mebp.step_result import StepResult
 from mebp.version import __version__
+from mebp.words import say
 
 _COMPARED_EVERY = 50  # steps
 
@@ -48,6 +52,7 @@ class GlobalBatch:
             self._sums = None
         else:
             self._sums = OwnedSums(group) if self.is_sharded else GradientSums(group, self._is_tree)
+        self._compares = True  # whether all apply the same sums with the same bits
 
     @property
     def own(self) -> range:
@@ -87,16 +92,25 @@ class GlobalBatch:
         own = {flag(each.name): str(getattr(options, each.name)) for each in fields(options)
                if each.name not in OF_ONE}  # fmt: skip
         self._group.check_alike(
-            {"mebp": __version__, "the bundle": bundle_digest(session.path), "the data": data, **own,
-             "kernels": session.kernels}
-        )  # fmt: skip
+            {"mebp": __version__, "the bundle": bundle_digest(session.path), "the data": data, **own}
+        )
 
     def begin_alike(self, session: Session, resumed_from: Path | None) -> None:
-        """Of a session that rank 0 has loaded its state from that folder, or an adapter."""
-        if self._group and self.is_sharded:
+        """Puts every process where the first is, which has loaded its state from that folder, or an adapter; says where
+        one has other kernels."""
+        if self._group is None:
+            return
+        if self.is_sharded:
             begin_in_parts(self._group, session, resumed_from)
-        elif self._group:
+        else:
             share_state(self._group, session)
+        kernels = [str(each) for each in self._group.gather_json(session.kernels)]
+        other = next((rank for rank, its in enumerate(kernels) if its != kernels[0]), None)
+        if other is not None and self.is_first:
+            say(f"note: rank {other} runs {kernels[other]} kernels, and rank 0 {kernels[0]} ones, which round "
+                "differently: another number of processes gives other bits", error=True)  # fmt: skip
+        # Optimizers are the same code on a type of machine, whatever its kernels.
+        self._compares = len({str(each) for each in self._group.gather_json(platform.machine())}) == 1
 
     @contextmanager
     def state_parts(self, session: Session) -> Iterator[list[Path]]:
@@ -107,6 +121,16 @@ class GlobalBatch:
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, because it does so, or is asked to, in any process."""
         return asked if self._group is None else bool(self._group.gather([asked]).any())
+
+    def stopped_by(self, own: int | None, state: Path | None) -> int | None:
+        """The signal that has stopped the run, once all is saved: `own`, or SIGINT for that of any process. Then no
+        restart goes on with it."""
+        if self._group is None or not self.ends(own is not None):
+            return own
+        if self.is_first:
+            leave_mark(self._group, state)
+        self.ends(True)  # together: with the first that has, torchrun would end the others
+        return signal.SIGINT
 
     def step(self, session: Session, batches: Batches) -> StepResult:
         """A step of the session over up to `count` micro-batches: ids and labels, int32 [batch, sequence] each, and
@@ -172,7 +196,7 @@ class GlobalBatch:
         if self._group is None:
             yield
             return
-        if (session.steps + 1) % _COMPARED_EVERY == 0:
+        if self._compares and (session.steps + 1) % _COMPARED_EVERY == 0:
             self._compare(session)
         try:
             with self._sums.during(session):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from mebp.distributed.channel import Channel
-from mebp.distributed.launched import is_launched
-from mebp.distributed.meeting import Heartbeat, meet
+from mebp.distributed.launched import is_launched, keep_silent
+from mebp.distributed.meeting import Heartbeat, lost_after, meet
 from mebp.errors import Error, reason
 from mebp.extras import need_packages
 from mebp.words import say
@@ -41,6 +41,8 @@ class Group:
 
         self.rank, self.size = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
         self.local_rank, self.local_size = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+        self.start = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)  # may differ among machines
+        waits = lost_after()
         self._torch, self._tensor = torch_distributed, torch.from_numpy
         # Its name since torch 2.13.
         self._gather_into = getattr(torch_distributed, "all_gather_single", torch_distributed.all_gather_into_tensor)
@@ -51,7 +53,8 @@ class Group:
             )
         # Sums go on while a step computes, on a thread of their own; what a step's beginning says goes its own way.
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
-        self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, self._end)
+        self.kept = store.underlying_store  # what all starts have in common
+        self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, waits, self._end)
         atexit.register(self._leave)
         if self.is_first and self.size > self.local_size:
             say("note: all machines of the group, and the network between, are trusted (docs/trust.md)", error=True)
@@ -70,12 +73,17 @@ class Group:
         self._heartbeat.end()
         self._torch.destroy_process_group()  # whose threads Python's end would abort
 
-    def _end(self, lost: int) -> None:
-        """On the heartbeat's thread, while others may wait for what never comes. What is on the disk is whole."""
-        if self.rank == (1 if lost == 0 else 0):
-            waited = f"{self._heartbeat.lost_after:g} s"
-            say(f"mebp: rank {self.rank}: rank {lost} has not answered for {waited}; see whether its machine and the "
-                "network are well, and start all again", error=True)  # fmt: skip
+    def _end(self, lost: int | None) -> None:
+        """On the heartbeat's thread, while others may wait for what never comes. What is on the disk is whole.
+
+        lost: None where it is the store, of which no process can tell another.
+        """
+        if self.local_rank == 0 if lost is None else self.rank == (1 if lost == 0 else 0):
+            what, whose = ("torchrun's store", "torchrun") if lost is None else (f"rank {lost}", "its machine")
+            say(f"mebp: rank {self.rank}: {what} has not answered for {self._heartbeat.lost_after:g} s; see whether "
+                f"{whose} and the network are well, and start all again", error=True)  # fmt: skip
+            if lost is not None:
+                keep_silent(self.kept)
         os._exit(2)
 
     @contextmanager
@@ -85,6 +93,9 @@ class Group:
             yield
         except (RuntimeError, OSError) as error:
             line = str(reason(error)).splitlines()[0]
+            if "EADDRINUSE" in line:
+                port = os.environ["MASTER_PORT"]
+                raise Error(f"MASTER_PORT={port}: another program has this port; name one that is free") from error
             raise Error(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
 
     def channel(self) -> Channel:

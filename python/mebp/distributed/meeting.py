@@ -10,6 +10,7 @@ the present ones', and restarts have no number that all machines have in common.
 From then on each process counts up a number of its own there, and looks at those of the others.
 """
 
+import math
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from mebp.distributed.launched import store_of_agent
+from mebp.errors import Error
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -54,34 +56,63 @@ def meet(rank: int, size: int) -> "Store":
     return PrefixStore(own, store)
 
 
-class Heartbeat:
-    """Tells the others that this process lives, and calls `lost` with the rank of one that has not for a minute."""
+def lost_after() -> float:
+    """Seconds after which a process counts as lost. Raises mebp.Error where MEBP_LOST_AFTER is no such number."""
+    named = os.environ.get("MEBP_LOST_AFTER") or _LOST_AFTER
+    with suppress(ValueError):
+        if 0 < float(named) < math.inf:
+            return float(named)
+    raise Error(f"MEBP_LOST_AFTER={named}: is not a number of seconds above 0; give one, such as {_LOST_AFTER:g}")
 
-    def __init__(self, store: "Store", rank: int, size: int, lost: Callable[[int], None]) -> None:
-        self._store, self._rank, self._lost = store, rank, lost
-        self._others = {other: (b"", time.monotonic()) for other in range(size) if other != rank}
-        self.lost_after = float(os.environ.get("MEBP_LOST_AFTER") or _LOST_AFTER)
+
+class Heartbeat:
+    """Tells the others that this process lives, and calls `lost` with the rank of one that has not for `lost_after`
+    seconds, or with None where the store has not answered for as long.
+
+    Seconds are those in which this process runs: whoever is stopped and continued has not lost the others by that.
+    """
+
+    def __init__(
+        self, store: "Store", rank: int, size: int, lost_after: float, lost: Callable[[int | None], None]
+    ) -> None:
+        self._store, self._rank, self._lost, self.lost_after = store, rank, lost, lost_after
+        self._every = min(_BEATS_EVERY, lost_after / 4)
+        self._lived = self._answered = 0.0
+        self._others = {other: (b"", 0.0) for other in range(size) if other != rank}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mebp-heartbeat", daemon=True)
-        self._thread.start()
+        # The store may keep the first of them waiting, without a limit.
+        self._threads = [threading.Thread(target=run, name="mebp-heartbeat", daemon=True)
+                         for run in (self._beat, self._watch)]  # fmt: skip
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """The others miss it no more."""
         self._ended.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join(self.lost_after)
         with suppress(RuntimeError, OSError):
-            self._store.set(f"ended/{self._rank}", b"1")
+            if not self._threads[0].is_alive():
+                self._store.set(f"ended/{self._rank}", b"1")
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while not self._ended.wait(self._every):
+            now = time.monotonic()
+            self._lived += min(now - before, 2 * self._every)
+            before = now
+            if self._lived - self._answered > self.lost_after:
+                self._lost(None)
+
+    def _beat(self) -> None:
         beats = 0
-        while not self._ended.wait(min(_BEATS_EVERY, self.lost_after / 4)):
+        while not self._ended.wait(self._every):
             beats += 1
-            try:
+            with suppress(RuntimeError, OSError):
                 self._store.set(f"beat/{self._rank}", str(beats))
                 for other in list(self._others):
                     self._look_at(other)
-            except (RuntimeError, OSError):
-                return  # torchrun's store is gone, and torchrun with it
+                self._answered = self._lived
 
     def _look_at(self, other: int) -> None:
         if self._store.check([f"ended/{other}"]):
@@ -90,6 +121,6 @@ class Heartbeat:
         seen, when = self._others[other]
         now = self._store.get(f"beat/{other}") if self._store.check([f"beat/{other}"]) else b""
         if now != seen:
-            self._others[other] = now, time.monotonic()
-        elif time.monotonic() - when > self.lost_after:
+            self._others[other] = now, self._lived
+        elif self._lived - when > self.lost_after:
             self._lost(other)

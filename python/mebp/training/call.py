@@ -66,7 +66,8 @@ def train(
     with lists_as_files({"bundle": bundle, "data": data, **options}) as given:
         run = _request(given).run(callback, progress)
     if run.signal == signal.SIGINT:
-        raise KeyboardInterrupt(f"stopped after step {run.session.steps}")
+        raise KeyboardInterrupt(f"stopped after step {run.session.steps}" if run.session else "a restart of what a "
+                                "signal has stopped")  # fmt: skip
     if run.signal is not None:
         signal.raise_signal(run.signal)
     return run

@@ -206,12 +206,12 @@ class _Run:
             if not self._is_finished:
                 hint = "; continue with --resume" if options.state else "; with --state DIR a run can go on"
                 reporter.say(f"stopped after step {self.session.steps} of {self.total}{hint}")
-            cut = self.interrupted.pressed and not self._is_finished
+            by = self.objective.stopped_by(None if self._is_finished else self.interrupted.signal)
             judgement = None
             if self.judging and self._is_finished and not self.was_finished:
                 judgement = self.judging.run(self.keeper.result, reporter, lambda: self.interrupted.pressed)
             self.objective.leave()
-            found = cut, self.interrupted.signal if cut else None, self.test_loss, self.keeper.result, judgement
+            found = by is not None, by, self.test_loss, self.keeper.result, judgement
             return TrainingRun(log.records, log.evaluations, self.session, *found)
 
     def _loop(self, callback: Callback | None, log: RunLog, reporter: Reporter) -> None:

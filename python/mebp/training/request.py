@@ -4,8 +4,9 @@
 import os
 import re
 import shlex
+import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +22,7 @@ from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.distributed.bundles import bundle_for_all
 from mebp.distributed.group import Group, joined
+from mebp.distributed.restarts import begins, leave_mark
 from mebp.distributed.roles import for_rank
 from mebp.errors import Error
 from mebp.exporter.hub_files import name_on_hub
@@ -44,7 +46,7 @@ from mebp.training.outputs import check_outputs
 from mebp.training.planning import plan
 from mebp.training.pushing import check_push, push
 from mebp.training.reports import check_installed
-from mebp.training.state import ASKED, EXACT, saved_with
+from mebp.training.state import ASKED, EXACT, exists, saved_with, steps
 from mebp.waiting import stages
 from mebp.words import listed, say
 
@@ -107,9 +109,23 @@ class Request:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
         if self.training.interface:
             os.environ["GLOO_SOCKET_IFNAME"] = self.training.interface  # which torch reads
-        if group := joined():
+        group = joined()
+        if group is None:
+            return self._run(callback, progress)
+        if not begins(group, self.training.state, self._saved_steps()):
+            return TrainingRun([], [], None, interrupted=True, signal=signal.SIGINT)
+        try:
             return replace(self, training=for_rank(self.training, group))._run(callback, progress and group.is_first)
-        return self._run(callback, progress)
+        except KeyboardInterrupt:  # before the first step, or for the second time
+            leave_mark(group)
+            raise
+
+    def _saved_steps(self) -> int:
+        """Of the state that the run goes on from; 0 where there is none."""
+        with suppress(Error):  # which loading it says
+            if self.training.resume and exists(self.training.state):
+                return steps(self.training.state)
+        return 0
 
     def _run(self, callback: Callback | None, progress: bool) -> TrainingRun:
         if self.training.plan_only:

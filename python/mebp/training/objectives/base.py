@@ -80,8 +80,9 @@ class Objective(ABC):
 
     def begin_alike(self, session: Session, resumed_from: Path | None) -> int:
         """The step that the run begins after, in all processes that share it, once the first has loaded its state from
-        that folder."""
+        that folder. Raises mebp.Error where another has another bundle, other data or options."""
         if self._shared:
+            self._shared.check_alike(session, self.options, self.digest)
             self._shared.begin_alike(session, resumed_from)
         return session.steps
 
@@ -99,14 +100,13 @@ class Objective(ABC):
         """Whether a state takes all processes to be saved."""
         return self._shared is not None and self._shared.is_sharded
 
-    def check_alike(self, session: Session) -> None:
-        """Raises mebp.Error where another process has another bundle, other data or options."""
-        if self._shared:
-            self._shared.check_alike(session, self.options, self.digest)
-
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, where this process is `asked` to."""
         return self._shared.ends(asked) if self._shared else asked
+
+    def stopped_by(self, own: int | None) -> int | None:
+        """The signal that has stopped the run, once all is saved: `own`, or that of the processes that share it."""
+        return self._shared.stopped_by(own, self.options.state) if self._shared else own
 
     @classmethod  # noqa: B027, most ask for no more than their options' classes do
     def check_options(cls, options: TrainingOptions) -> None:

@@ -130,7 +130,6 @@ class Preferences(Objective):
         return had_room
 
     def begin(self, session: Session) -> Iterator[str]:
-        self.check_alike(session)
         yield from self.notes
         yield str(self._way)
         if not self._formula.needs_reference:

@@ -134,7 +134,6 @@ class Rollouts(Objective):
         return writing + super().bytes_beside(session)
 
     def begin(self, session: Session) -> Iterator[str]:
-        self.check_alike(session)
         yield from self.notes
         if self._handed is None and not session.generates:
             yield "the bundle was compiled without --generate-len, so each token computes the whole text again"

@@ -57,7 +57,6 @@ class OfRows(Objective):
                         "--accumulate instead")  # fmt: skip
 
     def begin(self, session: Session) -> Iterator[str]:
-        self.check_alike(session)
         yield from self.notes
 
     def steps_per_epoch(self, session: Session) -> int:
