@@ -33,6 +33,10 @@ _PIECE = 1 << 20  # bytes of a file that are sent at once
 _TELLS_AFTER = 10.0  # seconds of waiting
 
 
+class LostError(Error):
+    """Another process of the group is gone, which it may say itself."""
+
+
 class Group:
     def __init__(self) -> None:
         need_packages("torchrun", "distributed", "torch")
@@ -52,7 +56,7 @@ class Group:
         # Sums go on while a step computes, on a thread of their own; what a step's beginning says goes its own way.
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
         self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, self._end)
-        atexit.register(self._leave)
+        atexit.register(self.leave)
         if self.is_first and self.size > self.local_size:
             say("note: all machines of the group, and the network between, are trusted (docs/trust.md)", error=True)
 
@@ -66,7 +70,9 @@ class Group:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores // self.local_size)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Where others wait for it, they have lost it."""
+        atexit.unregister(self.leave)
         self._heartbeat.end()
         self._torch.destroy_process_group()  # whose threads Python's end would abort
 
@@ -80,12 +86,12 @@ class Group:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Raises mebp.Error where torch says that another process is gone."""
+        """Raises LostError where torch says that another process is gone."""
         try:
             yield
         except (RuntimeError, OSError) as error:
             line = str(reason(error)).splitlines()[0]
-            raise Error(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
+            raise LostError(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
 
     def channel(self) -> Channel:
         return Channel(self._told)

@@ -20,7 +20,9 @@ from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.distributed.bundles import bundle_for_all
+from mebp.distributed.choices import check_alone
 from mebp.distributed.group import Group, joined
+from mebp.distributed.launched import is_launched
 from mebp.distributed.roles import for_rank
 from mebp.errors import Error
 from mebp.exporter.hub_files import name_on_hub
@@ -105,7 +107,9 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
-        if self.training.interface:
+        if not is_launched():
+            check_alone(self.training)
+        elif self.training.interface:
             os.environ["GLOO_SOCKET_IFNAME"] = self.training.interface  # which torch reads
         if group := joined():
             return replace(self, training=for_rank(self.training, group))._run(callback, progress and group.is_first)
