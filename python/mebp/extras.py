@@ -33,6 +33,8 @@ RANGES = {
     "huggingface_hub": Range("1"),
     "cryptography": Range("42"),
     "lm_eval": Range("0.4.13"),
+    "ray": Range("2.60"),
+    "pandas": Range("2"),
 }
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 

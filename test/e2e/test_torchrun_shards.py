@@ -127,4 +127,6 @@ def test_they_are_of_several_processes(lamp_model, lamp_data, tmp_path, option):
     value = {"--shard": "optimizer", "--reduce": "ring"}[option]
     refused = command(*training(lamp_model, lamp_data, tmp_path / "1", option, value))
     assert refused.returncode == 2
-    assert own_lines(refused.stderr) == [f"mebp: {option} is for processes that torchrun starts; leave it out"]
+    assert own_lines(refused.stderr) == [
+        f"mebp: {option} is for processes that torchrun or mebp.ray starts; leave it out"
+    ]

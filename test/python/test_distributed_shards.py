@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import mebp
-from mebp.distributed.choices import check_sharing
+from mebp.distributed.choices import check_choices
 from mebp.distributed.placement import exposed, predict
 from mebp.distributed.shards import slices
 from mebp.distributed.weights import shards
@@ -68,11 +68,9 @@ def test_mapped_weights_are_as_fast_where_they_stay_in_memory():
     [
         ({"shard": "some"}, "--shard some is none of none, optimizer, weights, auto"),
         ({"reduce": "star"}, "--reduce star is none of tree, ring"),
-        ({"shard": "auto"}, "--shard is for processes that torchrun starts"),
-        ({"interface": "lo"}, "--interface is for processes that torchrun starts"),
     ],
 )
 def test_what_is_no_choice_is_named(given, said):
-    options = SimpleNamespace(**{"interface": None, "shard": "none", "reduce": "tree", **given})
+    options = SimpleNamespace(**{"shard": "none", "reduce": "tree", **given})
     with pytest.raises(mebp.Error, match=f"^{re.escape(said)}"):
-        check_sharing(options)
+        check_choices(options)

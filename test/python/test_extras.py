@@ -22,7 +22,7 @@ def test_the_extras_have_the_same_ranges() -> None:
     given = {}
     for extra in project["optional-dependencies"].values():
         for each in extra:
-            if found := re.fullmatch(r"([\w-]+)>=([\d.]+)(?:,<([\d.]+))?", each):
+            if found := re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<([\d.]+))?", each):
                 given.setdefault(found[1].replace("-", "_"), set()).add((found[2], found[3]))
     del given["onnx"]  # which onnx_ir and onnxscript import
     assert given == {package: {(each.first, _following(each.last))} for package, each in RANGES.items()}

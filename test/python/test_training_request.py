@@ -7,14 +7,14 @@ import pytest
 
 from mebp.cli.main import main
 from mebp.errors import Error
-from mebp.training.call import _request
+from mebp.training.call import converted
 from mebp.training.request import Request
 
 GIVEN = {"bundle": "model", "data": ["data.txt"]}
 
 
 def request(**options: object) -> Request:
-    return _request({**GIVEN, **options})
+    return Request.of(converted({**GIVEN, **options}))
 
 
 def test_spill_says_what_may_be_written_and_spill_dir_where(tmp_path):
@@ -76,4 +76,13 @@ def test_what_mebpc_prints_is_answered_with_its_command(capsys, given, asked):
     assert capsys.readouterr().err == (
         f"mebp: {given[0].split('=')[0]} prints and trains nothing; run mebp export MODEL -o model/model.onnx, "
         f"then mebpc model/model.onnx {asked}\n"
+    )
+
+
+@pytest.mark.parametrize("options", [{"interface": "lo"}, {"shard": "weights"}, {"reduce": "ring"}])
+def test_what_is_for_several_processes(options):
+    with pytest.raises(Error) as caught:
+        request(**options).run()
+    assert (
+        str(caught.value) == f"--{next(iter(options))} is for processes that torchrun or mebp.ray starts; leave it out"
     )

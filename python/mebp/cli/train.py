@@ -142,7 +142,7 @@ def _add_optimizer(add: Callable) -> None:
     add(
         "--interface",
         metavar="NAME",
-        help="of the network, such as eth0, under torchrun (default: the system's)",
+        help="of the network, such as eth0, under torchrun or Ray (default: the system's)",
     )
     add(
         "--global-batch",

@@ -3,7 +3,6 @@
 
 from typing import TYPE_CHECKING
 
-from mebp.distributed.launched import is_launched
 from mebp.errors import Error
 
 if TYPE_CHECKING:
@@ -13,13 +12,17 @@ SHARDS = NO_SHARD, OPTIMIZER, WEIGHTS, AUTO = "none", "optimizer", "weights", "a
 REDUCTIONS = TREE, RING = "tree", "ring"
 
 
-def check_sharing(options: "TrainingOptions") -> None:
-    """Raises mebp.Error for what is no choice, or has no processes to be of."""
+def check_choices(options: "TrainingOptions") -> None:
+    """Raises mebp.Error for what is no choice."""
     for option, value, choices in (("--shard", options.shard, SHARDS), ("--reduce", options.reduce, REDUCTIONS)):
         if value not in choices:
             raise Error(f"{option} {value} is none of {', '.join(choices)}; give one of them")
+
+
+def check_alone(options: "TrainingOptions") -> None:
+    """Raises mebp.Error, in a process that nobody has started as one of several, for what such processes have."""
     asked = {"--interface": options.interface, "--shard": options.shard != NO_SHARD,
              "--reduce": options.reduce != TREE}  # fmt: skip
     for option, value in asked.items():
-        if value and not is_launched():
-            raise Error(f"{option} is for processes that torchrun starts; leave it out")
+        if value:
+            raise Error(f"{option} is for processes that torchrun or mebp.ray starts; leave it out")

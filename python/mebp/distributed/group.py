@@ -33,6 +33,10 @@ _PIECE = 1 << 20  # bytes of a file that are sent at once
 _TELLS_AFTER = 10.0  # seconds of waiting
 
 
+class LostError(Error):
+    """Another process of the group is gone, which it may say itself."""
+
+
 class Group:
     def __init__(self) -> None:
         need_packages("torchrun", "distributed", "torch")
@@ -55,7 +59,7 @@ class Group:
         self._sums: ProcessGroup = torch_distributed.new_group(backend="gloo", timeout=_TIMEOUT)
         self.kept = store.underlying_store  # what all starts have in common
         self._heartbeat = Heartbeat(store.clone(), self.rank, self.size, waits, self._end)
-        atexit.register(self._leave)
+        atexit.register(self.leave)
         if self.is_first and self.size > self.local_size:
             say("note: all machines of the group, and the network between, are trusted (docs/trust.md)", error=True)
 
@@ -69,7 +73,9 @@ class Group:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(1, cores // self.local_size)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Where others wait for it, they have lost it."""
+        atexit.unregister(self.leave)
         self._heartbeat.end()
         self._torch.destroy_process_group()  # whose threads Python's end would abort
 
@@ -79,7 +85,9 @@ class Group:
         lost: None where it is the store, of which no process can tell another.
         """
         if self.local_rank == 0 if lost is None else self.rank == (1 if lost == 0 else 0):
-            what, whose = ("torchrun's store", "torchrun") if lost is None else (f"rank {lost}", "its machine")
+            of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+            store = ("torchrun's store", "torchrun") if of_agent else ("rank 0's store", "its machine")
+            what, whose = store if lost is None else (f"rank {lost}", "its machine")
             say(f"mebp: rank {self.rank}: {what} has not answered for {self._heartbeat.lost_after:g} s; see whether "
                 f"{whose} and the network are well, and start all again", error=True)  # fmt: skip
             if lost is not None:
@@ -88,7 +96,7 @@ class Group:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """Raises mebp.Error where torch says that another process is gone."""
+        """Raises LostError where torch says that another process is gone."""
         try:
             yield
         except (RuntimeError, OSError) as error:
@@ -96,7 +104,7 @@ class Group:
             if "EADDRINUSE" in line:
                 port = os.environ["MASTER_PORT"]
                 raise Error(f"MASTER_PORT={port}: another program has this port; name one that is free") from error
-            raise Error(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
+            raise LostError(f"rank {self.rank}: {what} ({line}); see what they say, and start all again") from error
 
     def channel(self) -> Channel:
         return Channel(self._told)

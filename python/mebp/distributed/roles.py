@@ -20,8 +20,8 @@ _CHOSEN = ("epochs", "steps", "val_split")
 OF_ONE = (*_OF_FIRST, "bundle", "data", "rollouts", "eval", "threads", "overwrite", "spill_dir", "resume", "interface")
 
 
-def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
-    """Raises mebp.Error for what a run in several processes cannot have."""
+def check_shared(options: "TrainingOptions", size: int, starts: str) -> None:
+    """Raises mebp.Error for what a run in so many processes cannot have. `starts` says who starts them."""
     refused = {
         "--pause-on": options.pause_on,
         "--judge": options.judge,
@@ -31,12 +31,22 @@ def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     }
     for option, value in refused.items():
         if value:
-            raise Error(f"{option} is of a run in one process, and torchrun has started {group.size}; leave it out")
+            raise Error(f"{option} is of a run in one process, and {starts} {size}; leave it out")
+    count = _global_batch(options, size)
+    if count < size:
+        raise Error(f"--global-batch {count}: {size} processes need a micro-batch each; give at least "
+                    f"{size}, or start fewer")  # fmt: skip
+
+
+def _global_batch(options: "TrainingOptions", size: int) -> int:
+    return options.global_batch or size * options.accumulate
+
+
+def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
+    """Raises mebp.Error for what a run in several processes cannot have."""
+    check_shared(options, group.size, "torchrun has started")
     options = _placed(options)
-    count = options.global_batch or group.size * options.accumulate
-    if count < group.size:
-        raise Error(f"--global-batch {count}: {group.size} processes need a micro-batch each; give at least "
-                    f"{group.size}, or start fewer")  # fmt: skip
+    count = _global_batch(options, group.size)
     if not group.is_first:
         return replace(options, global_batch=count, accumulate=1, resume=False, **dict.fromkeys(_OF_FIRST))
     each, rest = divmod(count, group.size)

@@ -64,7 +64,7 @@ def train(
     where push_to_hub fails, when all else is done.
     """
     with lists_as_files({"bundle": bundle, "data": data, **options}) as given:
-        run = _request(given).run(callback, progress)
+        run = Request.of(converted(given)).run(callback, progress)
     if run.signal == signal.SIGINT:
         raise KeyboardInterrupt(f"stopped after step {run.session.steps}" if run.session else "a restart of what a "
                                 "signal has stopped")  # fmt: skip
@@ -73,8 +73,9 @@ def train(
     return run
 
 
-def _request(given: dict[str, object]) -> Request:
+def converted(given: dict[str, object]) -> dict[str, object]:
+    """The options that are given, by their names here. Raises mebp.Error for one that is not there or is invalid."""
     kinds = request_kinds()
     named = {find_name(name, kinds): value for name, value in given.items() if value is not None}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()}
-    return Request.of({name: convert(name, value, kinds[name]) for name, value in plain.items()})
+    return {name: convert(name, value, kinds[name]) for name, value in plain.items()}

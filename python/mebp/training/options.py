@@ -15,7 +15,7 @@ from mebp.data.columns import Columns
 from mebp.data.counting import Counting
 from mebp.data.holding_out import FROM, SHARE, HoldOut
 from mebp.data.sources import Source, read_sources
-from mebp.distributed.choices import NO_SHARD, TREE, check_sharing
+from mebp.distributed.choices import NO_SHARD, TREE, check_choices
 from mebp.errors import Error
 from mebp.files import user_path
 from mebp.objective_traits import SFT, objectives, those_that
@@ -231,7 +231,7 @@ class TrainingOptions:
                 )
 
     def _check_together(self) -> None:
-        check_sharing(self)
+        check_choices(self)
         if self.steps is not None and self.epochs is not None:
             raise Error("--steps and --epochs cannot be used together; give one")
         if self.warmup and self.warmup_ratio is not None:

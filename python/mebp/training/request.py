@@ -21,7 +21,9 @@ from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
 from mebp.distributed.bundles import bundle_for_all
+from mebp.distributed.choices import check_alone
 from mebp.distributed.group import Group, joined
+from mebp.distributed.launched import is_launched
 from mebp.distributed.restarts import begins, leave_mark
 from mebp.distributed.roles import for_rank
 from mebp.errors import Error
@@ -107,7 +109,9 @@ class Request:
 
     def run(self, callback: Callback | None = None, progress: bool = True) -> TrainingRun:
         """As mebp.training.loop.train, after the model was exported and compiled where it has to be."""
-        if self.training.interface:
+        if not is_launched():
+            check_alone(self.training)
+        elif self.training.interface:
             os.environ["GLOO_SOCKET_IFNAME"] = self.training.interface  # which torch reads
         group = joined()
         if group is None:
