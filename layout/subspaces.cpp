@@ -17,6 +17,7 @@ static std::vector<ThinPlaces> placeThin(const Facts &facts, const BlockFacts &b
     thin.trainable = trainable;
     thin.sketchElements = format::smallerSide(shape.rows, shape.columns) * width;
     thin.rangeElements = std::max(shape.rows, shape.columns) * width;
+    thin.wholeElements = shape.elements();
     thin.sketch = shared.take(thin.sketchElements * sizeof(float));
     thin.range = shared.take(thin.rangeElements * sizeof(float));
     thin.keptSketch = sums.take(thin.sketchElements * sizeof(float));
@@ -48,7 +49,7 @@ uint64_t subspaceSumBytes(const Facts &facts, const Choice &choice) {
   if (choice.gradients == GradientUse::Sum && findsSubspaces(choice) && !choice.isBySvd)
     for (const auto &block : facts.blocks)
       placeThin(facts, *block, shared, sums);
-  return sums.total();
+  return choice.treeSums * sums.total();
 }
 
 SubspacePlan planSubspaces(const Facts &facts, const Choice &choice, uint64_t sumsBegin, Region &memory) {
@@ -76,7 +77,8 @@ SubspacePlan planSubspaces(const Facts &facts, const Choice &choice, uint64_t su
     for (std::vector<ThinPlaces> &all : plan.blocks)
       groupGradients(facts, all, room);
   plan.room = most;
-  plan.workspace = most + room;
+  plan.sumBytes = plan.isExact ? room : sums.total();
+  plan.workspace = most + choice.treeSums * room;
   plan.bytes = plan.workspace + workspace;
   memory.take(Owner::Subspaces, plan.bytes);
   return plan;

@@ -16,18 +16,19 @@ namespace mebp::layout {
 struct ThinPlaces {
   uint32_t trainable = 0;
   uint64_t sketch = 0, range = 0;         // in the subspaces' memory, which blocks share
-  uint64_t keptSketch = 0, keptRange = 0; // over micro-batches: in the memory of sums
-  uint64_t sketchElements = 0, rangeElements = 0;
+  uint64_t keptSketch = 0, keptRange = 0; // over micro-batches: in a sum
+  uint64_t sketchElements = 0, rangeElements = 0, wholeElements = 0;
   uint32_t group = 0; // of those whose gradients are formed together
-  uint64_t whole = 0; // in the room for these
+  uint64_t whole = 0; // in the room for these, which is a sum then
 };
 
 struct SubspacePlan {
   uint64_t begin = 0;     // in the session's memory; other offsets count from here
   uint64_t sumsBegin = 0; // likewise, of what is kept over micro-batches
   std::vector<std::vector<ThinPlaces>> blocks;
-  bool isExact = false; // by a singular value decomposition
-  uint64_t room = 0;    // of whole gradients, where that is so
+  bool isExact = false;  // by a singular value decomposition
+  uint64_t room = 0;     // of whole gradients, where that is so
+  uint64_t sumBytes = 0; // of a sum over micro-batches, from sumsBegin or from room on; in a tree several are open
   uint64_t workspace = 0;
   uint64_t bytes = 0;
 };

@@ -7,6 +7,16 @@ namespace mebp::python {
 void GradientTaker::giveTo(mebp_session_options &options) {
   if (!isGiven())
     return;
+  options.shared_sums = &sums;
+  sums.user = this;
+  if (options.optimizer == MEBP_MEZO) {
+    sums.on_loss = [](void *user, double *loss) { return static_cast<GradientTaker *>(user)->sumLoss(loss); };
+    return;
+  }
+  if (options.optimizer == MEBP_GALORE || options.optimizer == MEBP_QGALORE)
+    sums.on_subspace = [](void *user, uint32_t, float *sums, uint64_t count) {
+      return static_cast<GradientTaker *>(user)->sumProducts(sums, count);
+    };
   options.on_gradient = [](void *user, uint32_t trainable, float *gradient, uint64_t count, bool *taken) {
     *taken = true;
     return static_cast<GradientTaker *>(user)->take(trainable, gradient, count);
@@ -33,6 +43,22 @@ mebp_code GradientTaker::norm(const double *squares, uint64_t count, double *sum
     return MEBP_DISCONNECTED;
   *sum = nb::cast<double>(whole);
   return MEBP_OK;
+}
+
+mebp_code GradientTaker::sumLoss(double *loss) {
+  nb::gil_scoped_acquire locked;
+  const nb::object whole = taker.attr("sum_loss")(*loss);
+  if (whole.is_none())
+    return MEBP_DISCONNECTED;
+  *loss = nb::cast<double>(whole);
+  return MEBP_OK;
+}
+
+mebp_code GradientTaker::sumProducts(float *sums, uint64_t count) {
+  nb::gil_scoped_acquire locked;
+  const nb::ndarray<nb::numpy, float, nb::ndim<1>> memory(sums, {count});
+  return nb::cast<bool>(taker.attr("sum_products")(nb::cast(memory, nb::rv_policy::reference))) ? MEBP_OK
+                                                                                                : MEBP_DISCONNECTED;
 }
 
 } // namespace mebp::python

@@ -58,7 +58,7 @@ Status Engine::create(Bundle &opened, const mebp_session_options &options) {
       !status.ok())
     return status;
   handover.create(opened.content(), given, layout.gradients, cancellation);
-  subspaces.create(layout.subspaces, seedOf(opened.content().model()), memory, check);
+  subspaces.create(layout.subspaces, seedOf(opened.content().model()), given, memory, check);
   if (Status status = trainables.initialize(opened); !status.ok())
     return status;
   if (Status status = otherHalf.open(opened.content(), settings, *backend, layout, memory); !status.ok())

@@ -122,14 +122,18 @@ Status GradientStep::runSample(Lane &own, const Batches &batches, uint32_t index
 // The objective over all micro-batches, and its gradient.
 Status GradientStep::runBatches(const Batches &batches, GradientSink &sink, bool refreshes, double &loss) {
   engine.held.gradients = engine.held.sums = false;
-  if (refreshes && batches.count > 1)
+  const bool isAlone = batches.count == 1 && batches.part.batches <= 1;
+  if (refreshes && !isAlone) {
     if (Status status = search.run(batches); !status.ok())
       return status;
+    if (Status status = engine.take(batches[0]); !status.ok()) // which nothing takes again where it is the only one
+      return status;
+  }
   engine.lane().gradients.clearSums();
   loss = 0;
   auto runOne = [&](uint32_t number, uint32_t index) {
-    const bool isAlone = batches.count == 1, isLast = index + 1 == batches.count;
-    return runSample(engine.lanes[number], batches, index, sink, isLast, refreshes && isAlone, loss);
+    return runSample(engine.lanes[number], batches, index, sink, index + 1 == batches.count, refreshes && isAlone,
+                     loss);
   };
   engine.handover.begin();
   Status status = engine.flight.run(batches.count, std::ref(runOne));

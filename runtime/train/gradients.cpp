@@ -21,7 +21,8 @@ void Gradients::create(const format::Bundle &content, layout::GradientPlan plann
 }
 
 void Gradients::clearSums() {
-  newest = meets = 0;
+  newest = 0;
+  place = TreePlace();
   hasSeveralBackwards = false;
   if (plan.use == layout::GradientUse::Sum)
     std::memset(memory, 0, plan.ownBytes);
@@ -30,14 +31,8 @@ void Gradients::clearSums() {
 }
 
 void Gradients::beginInTree(uint32_t index, uint32_t count, bool hasSeveral) {
-  uint32_t before = 0, alike = 0; // sums of 2^k micro-batches each, and those that a sum of one meets in turn
-  for (uint32_t rest = index; rest; rest >>= 1)
-    before += rest & 1;
-  for (uint32_t rest = index; rest & 1; rest >>= 1)
-    ++alike;
-  openSums = before + 1;
-  meets = index + 1 == count ? before : alike;
-  newest = sumAt(before);
+  place = TreePlace::of(index, count);
+  newest = sumAt(place.slot);
   hasSeveralBackwards = hasSeveral;
   std::memset(memory + newest, 0, plan.ownBytes);
 }
@@ -45,12 +40,13 @@ void Gradients::beginInTree(uint32_t index, uint32_t count, bool hasSeveral) {
 void Gradients::endInTree(bool isSkipped) {
   if (isSkipped || hasSeveralBackwards)
     mergeInTree(0, plan.ownBytes / sizeof(float));
-  newest = meets = 0;
+  newest = 0;
+  place = TreePlace();
   hasSeveralBackwards = false;
 }
 
 void Gradients::mergeInTree(uint64_t begin, uint64_t count) const {
-  for (uint32_t number = openSums - 1, left = meets; left > 0; --number, --left) {
+  for (uint32_t number = place.slot; number > place.slot - place.meets; --number) {
     const float *later = at(sumAt(number) + begin);
     float *earlier = at(sumAt(number - 1) + begin);
     for (uint64_t i = 0; i < count; ++i)
@@ -77,9 +73,9 @@ Status Gradients::deliver(uint32_t block, GradientSink &sink) {
         sum[i] += gradient[i];
       gradient = sum;
     }
-    if (contribution.last && meets && !hasSeveralBackwards) {
+    if (contribution.last && place.meets && !hasSeveralBackwards) {
       mergeInTree(plan.own[contribution.trainable], gradientElements(*bundle, contribution.trainable));
-      gradient = at(sumAt(openSums - 1 - meets) + plan.own[contribution.trainable]);
+      gradient = at(sumAt(place.slot - place.meets) + plan.own[contribution.trainable]);
     }
     if (contribution.last)
       if (Status status = sink.take(contribution.trainable, gradient); !status.ok())

@@ -9,6 +9,7 @@
 #include "layout/gradients.h"
 #include "runtime/core/status.h"
 #include "runtime/train/memory_check.h"
+#include "runtime/train/tree.h"
 
 namespace mebp {
 
@@ -40,10 +41,8 @@ public:
 
   // Before the first micro-batch. Where each gradient is not a sum over these, there is nothing to clear.
   void clearSums();
-  // Sums are made in a binary tree over the micro-batches' numbers: a sum of 2^k of them meets its like, and after the
-  // last one what is left is summed, the latest first. So a run of 2^k of them that is made elsewhere is the same node.
-  // Before and after the micro-batch `index` of `count`; of one that is skipped, too. `hasSeveral`: it may have any
-  // number of backwards, so that its sum is complete at its end alone.
+  // In a tree (tree.h): before and after the micro-batch `index` of `count`; of one that is skipped, too. `hasSeveral`:
+  // it may have any number of backwards, so that its sum is complete at its end alone.
   void beginInTree(uint32_t index, uint32_t count, bool hasSeveral = false);
   void endInTree(bool isSkipped);
   // After a block's program: hands the sink what is complete now.
@@ -73,7 +72,7 @@ private:
   uint64_t newest = 0; // where the sum begins that is added to, where nothing goes to pending
   bool isToPending = false;
   bool hasSeveralBackwards = false; // in a tree, the micro-batch
-  uint32_t openSums = 1, meets = 0; // in a tree: how many there are with the newest, and how many of them it joins
+  TreePlace place;                  // in a tree, of the micro-batch
 };
 
 // Leaves each gradient, or sum over micro-batches, where it is until all are there.

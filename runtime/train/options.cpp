@@ -103,6 +103,18 @@ static Status checkDropout(const format::Bundle &bundle, const mebp_session_opti
                  "compile it without --lora-dropout");
 }
 
+// What sessions tell one another of a step instead of whole gradients.
+static Status checkShared(const mebp_session_options &options) {
+  const mebp_shared_sums *sums = options.shared_sums;
+  if (sums && sums->on_loss && (options.optimizer != MEBP_MEZO || options.forward_only))
+    return failure(MEBP_INVALID_ARGUMENT, "on_loss is told of the two losses of a step of MeZO; leave it out with "
+                                          "another optimizer or forward_only");
+  if (sums && sums->on_subspace && (!options.accumulate || !format::findOptimizer(options.optimizer)->projects))
+    return failure(MEBP_INVALID_ARGUMENT, "on_subspace is told of sums that subspaces are found from; give accumulate "
+                                          "and an optimizer that projects gradients, or leave it out");
+  return Status();
+}
+
 // Empty: all.
 static std::vector<layout::ElementRange> ownedBy(const format::Bundle &bundle, const mebp_session_options &options) {
   std::vector<layout::ElementRange> owned;
@@ -149,11 +161,10 @@ static Status checkOwned(const format::Bundle &bundle, const mebp_session_option
         MEBP_INVALID_ARGUMENT,
         "owned says which updates by gradients are made here; leave it out where there are none, as with MeZO");
   if (traits.projects)
-    return failure(
-        MEBP_UNSUPPORTED,
-        "%s projects gradients, by what it keeps of each trainable, so that each session owns all; let it, "
-        "or choose another optimizer",
-        traits.name);
+    return failure(MEBP_UNSUPPORTED,
+                   "%s projects gradients, by what it keeps of each trainable, so that each session owns all; let it, "
+                   "or choose another optimizer",
+                   traits.name);
   bool isPart = false;
   if (Status status = checkRanges(bundle, options, isPart); !status.ok())
     return status;
@@ -253,6 +264,8 @@ Status checkSessionOptions(const format::Bundle &bundle, const mebp_session_opti
   if (Status status = checkOptions(followed); !status.ok())
     return status;
   if (Status status = checkOwned(bundle, followed); !status.ok())
+    return status;
+  if (Status status = checkShared(followed); !status.ok())
     return status;
   return isForwardOnly(followed) ? Status() : checkProjection(bundle, followed);
 }

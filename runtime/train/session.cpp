@@ -31,6 +31,21 @@ private:
   uint64_t writtenBefore;
 };
 
+// A part of a step by itself would give another slope, or find other subspaces, than its other parts.
+Status checkPart(const Engine &engine, const Batches &batches) {
+  const mebp_session_options &settings = engine.settings;
+  if (batches.part.batches <= batches.count)
+    return Status();
+  const mebp_shared_sums *sums = settings.shared_sums;
+  if (settings.optimizer == MEBP_MEZO && !(sums && sums->on_loss))
+    return failure(MEBP_INVALID_ARGUMENT, "sessions that share a step of MeZO sum their losses; create each with "
+                                          "on_loss");
+  if (engine.trainables.areProjected() && !(sums && sums->on_subspace))
+    return failure(MEBP_INVALID_ARGUMENT, "sessions that share a step find their subspaces together; create each with "
+                                          "on_subspace");
+  return Status();
+}
+
 // Of a device that failed before anything was applied.
 Status undone(const Status &status) {
   return Status(status.code(), status.message() + "; the step did not happen, and the session is as it was before");
@@ -70,6 +85,8 @@ Status Session::step(const Batches &batches, const Objective &of, mebp_step_resu
                    "a step of %u micro-batches, and tree_batches is %u; create the session with "
                    "more",
                    batches.count, engine.settings.tree_batches);
+  if (Status status = checkPart(engine, batches); !status.ok())
+    return status;
   if (Status status = engine.takeBatches(batches, of, allLabels); !status.ok())
     return status;
   double squaredNorm = 0;

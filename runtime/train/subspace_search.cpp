@@ -9,21 +9,27 @@ Status SubspaceSearch::refresh(Lane &own, uint32_t block) {
 }
 
 // Forwards and backwards of all micro-batches, whose gradients nobody takes.
-Status SubspaceSearch::passOver(const Batches &batches, const Lane::AtBlock &atBlock, uint32_t last) {
+Status SubspaceSearch::passOver(const Batches &batches, const Subspaces::Sums &sums, const Lane::AtBlock &atBlock,
+                                uint32_t last) {
   for (uint32_t i = 0; i < batches.count; ++i) {
-    double ignored;
-    if (Status status = Engine::takeAgain(engine.lane(), batches, i); !status.ok())
-      return status;
-    if (engine.lane().labels == 0)
-      continue; // adds nothing
-    if (Status status = engine.lane().runForwardForBackward(); !status.ok())
-      return status;
-    if (Status status = engine.lane().runObjective(engine.objective, ignored); !status.ok())
-      return status;
-    if (Status status = engine.lane().runBackward(nullptr, atBlock, last); !status.ok())
+    engine.subspaces.beginBatch(sums, engine.settings.tree_batches ? TreePlace::of(i, batches.count) : TreePlace());
+    Status status = engine.lane().take(batches[i]);
+    if (status.ok() && engine.lane().labels) // another adds nothing
+      status = runBatch(atBlock, last);
+    engine.subspaces.endBatch(sums);
+    if (!status.ok())
       return status;
   }
   return Status();
+}
+
+Status SubspaceSearch::runBatch(const Lane::AtBlock &atBlock, uint32_t last) {
+  double ignored;
+  if (Status status = engine.lane().runForwardForBackward(); !status.ok())
+    return status;
+  if (Status status = engine.lane().runObjective(engine.objective, ignored); !status.ok())
+    return status;
+  return engine.lane().runBackward(nullptr, atBlock, last);
 }
 
 Status SubspaceSearch::run(const Batches &batches) {
@@ -37,7 +43,7 @@ Status SubspaceSearch::run(const Batches &batches) {
       };
       return engine.subspaces.addProduct(pass, block, std::ref(multiply), engine.trainables);
     };
-    if (Status status = passOver(batches, std::ref(addProduct)); !status.ok())
+    if (Status status = passOver(batches, {pass}, std::ref(addProduct)); !status.ok())
       return status;
     if (Status status = engine.subspaces.endPass(pass, engine.trainables); !status.ok())
       return status;
@@ -48,7 +54,7 @@ Status SubspaceSearch::run(const Batches &batches) {
 Status SubspaceSearch::findExactly(const Batches &batches) {
   for (uint32_t block = engine.lane().blocks.head(); block-- > 0;)
     for (uint32_t group = 0; group < engine.subspaces.groups(block); ++group) {
-      engine.subspaces.clearGradients(block, group, engine.trainables);
+      engine.subspaces.clearGradients(block, group);
       auto addGradients = [&](uint32_t at) {
         auto multiply = [&](std::string_view program) {
           return engine.lane().blocks.thinProduct(at, program, engine.lane().live);
@@ -56,7 +62,7 @@ Status SubspaceSearch::findExactly(const Batches &batches) {
         return at == block ? engine.subspaces.addGradients(block, group, std::ref(multiply), engine.trainables)
                            : Status();
       };
-      if (Status status = passOver(batches, std::ref(addGradients), block); !status.ok())
+      if (Status status = passOver(batches, {0, block, group}, std::ref(addGradients), block); !status.ok())
         return status;
       if (Status status = engine.subspaces.decompose(block, group, engine.trainables); !status.ok())
         return status;

@@ -15,12 +15,14 @@ public:
 
   // From the gradient of the batch that is there, before the backward of this block.
   Status refresh(Lane &own, uint32_t block);
-  // From the gradient over several micro-batches.
+  // From the gradient over several micro-batches, of this session or of others, too. They have to be taken again.
   Status run(const Batches &batches);
 
 private:
   Status findExactly(const Batches &batches);
-  Status passOver(const Batches &batches, const Lane::AtBlock &atBlock, uint32_t last = Lane::noBlock);
+  Status passOver(const Batches &batches, const Subspaces::Sums &sums, const Lane::AtBlock &atBlock,
+                  uint32_t last = Lane::noBlock);
+  Status runBatch(const Lane::AtBlock &atBlock, uint32_t last);
 
   Engine &engine;
 };

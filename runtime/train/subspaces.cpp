@@ -15,8 +15,9 @@ namespace mebp {
 // A pass that makes ranges of sketches, or sketches of ranges.
 static bool makesRanges(uint32_t pass) { return pass % 2 == 0; }
 
-void Subspaces::create(layout::SubspacePlan planned, uint64_t drawingSeed, unsigned char *sessionMemory,
-                       const MemoryCheck &memoryCheck) {
+void Subspaces::create(layout::SubspacePlan planned, uint64_t drawingSeed, const mebp_session_options &options,
+                       unsigned char *sessionMemory, const MemoryCheck &memoryCheck) {
+  shared = options.shared_sums;
   check = memoryCheck;
   plan = std::move(planned);
   seed = drawingSeed;
@@ -88,19 +89,58 @@ Status Subspaces::refresh(uint32_t block, const ThinProduct &multiply, Trainable
 
 Status Subspaces::refreshExactly(uint32_t block, const ThinProduct &multiply, Trainables &trainables) const {
   for (uint32_t group = 0; group < groups(block); ++group) {
-    clearGradients(block, group, trainables);
+    clearGradients(block, group);
     if (Status status = addGradients(block, group, multiply, trainables); !status.ok())
       return status;
-    if (Status status = decompose(block, group, trainables); !status.ok())
+    if (Status status = decomposeOwn(block, group, trainables); !status.ok())
       return status;
   }
   return Status();
 }
 
-void Subspaces::clearGradients(uint32_t block, uint32_t group, const Trainables &trainables) const {
+Status Subspaces::sumOverSessions(const layout::ThinPlaces &thin, float *sum, uint64_t count,
+                                  const Trainables &trainables) const {
+  if (!shared || !shared->on_subspace || !trainables.isRefreshDue(thin.trainable))
+    return Status();
+  if (const mebp_code code = shared->on_subspace(shared->user, thin.trainable, sum, count); code != MEBP_OK)
+    return failure(code, "on_subspace has failed at '%s'; nothing has been applied",
+                   trainables.nameOf(thin.trainable).c_str());
+  return Status();
+}
+
+// With the place and the elements of each.
+template <typename Visit> void Subspaces::visit(const Sums &sums, const Visit &visitor) const {
+  for (uint32_t block = 0; block < plan.blocks.size(); ++block)
+    for (const layout::ThinPlaces &thin : plan.blocks[block])
+      if (!plan.isExact && makesRanges(sums.pass))
+        visitor([&](uint32_t slot) { return kept(thin.keptRange, slot); }, thin.rangeElements);
+      else if (!plan.isExact)
+        visitor([&](uint32_t slot) { return kept(thin.keptSketch, slot); }, thin.sketchElements);
+      else if (block == sums.block && thin.group == sums.group)
+        visitor([&](uint32_t slot) { return wholeOf(thin, slot); }, thin.wholeElements);
+}
+
+static void addTo(float *sum, const float *values, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i)
+    sum[i] += values[i];
+}
+
+void Subspaces::beginBatch(const Sums &sums, TreePlace inTree) {
+  place = inTree;
+  if (place.slot)
+    visit(sums, [&](auto at, uint64_t count) { std::fill_n(at(place.slot), count, 0.0f); });
+}
+
+void Subspaces::endBatch(const Sums &sums) {
+  for (uint32_t number = place.slot; number > place.slot - place.meets; --number)
+    visit(sums, [&](auto at, uint64_t count) { addTo(at(number - 1), at(number), count); });
+  place = TreePlace();
+}
+
+void Subspaces::clearGradients(uint32_t block, uint32_t group) const {
   for (const layout::ThinPlaces &thin : plan.blocks[block])
     if (thin.group == group)
-      std::fill_n(at(plan.room + thin.whole), trainables.elements(thin.trainable), 0.0f);
+      std::fill_n(wholeOf(thin), thin.wholeElements, 0.0f);
 }
 
 Status Subspaces::addGradients(uint32_t block, uint32_t group, const ThinProduct &multiply,
@@ -119,16 +159,24 @@ Status Subspaces::addGradients(uint32_t block, uint32_t group, const ThinProduct
       return status;
     for (const layout::ThinPlaces &thin : plan.blocks[block])
       if (thin.group == group)
-        addSlice(trainables.shapeOf(thin.trainable), slice, at(thin.range), at(plan.room + thin.whole));
+        addSlice(trainables.shapeOf(thin.trainable), slice, at(thin.range), wholeOf(thin, place.slot));
   }
   return Status();
 }
 
 Status Subspaces::decompose(uint32_t block, uint32_t group, Trainables &trainables) const {
+  for (const layout::ThinPlaces &thin : plan.blocks[block])
+    if (thin.group == group)
+      if (Status status = sumOverSessions(thin, wholeOf(thin), thin.wholeElements, trainables); !status.ok())
+        return status;
+  return decomposeOwn(block, group, trainables);
+}
+
+Status Subspaces::decomposeOwn(uint32_t block, uint32_t group, Trainables &trainables) const {
   auto *workspace = reinterpret_cast<unsigned char *>(at(plan.workspace));
   for (const layout::ThinPlaces &thin : plan.blocks[block])
     if (thin.group == group && trainables.isRefreshDue(thin.trainable)) {
-      if (!projectorOfGradient(trainables.shapeOf(thin.trainable), at(plan.room + thin.whole),
+      if (!projectorOfGradient(trainables.shapeOf(thin.trainable), wholeOf(thin),
                                trainables.projectorRoom(thin.trainable), workspace))
         return doesNotConverge(trainables.nameOf(thin.trainable));
       trainables.keepProjector(thin.trainable);
@@ -148,11 +196,6 @@ void Subspaces::beginPass(uint32_t pass, const Trainables &trainables) const {
     }
 }
 
-static void addTo(float *sum, const float *values, uint64_t count) {
-  for (uint64_t i = 0; i < count; ++i)
-    sum[i] += values[i];
-}
-
 Status Subspaces::addProduct(uint32_t pass, uint32_t block, const ThinProduct &multiply,
                              const Trainables &trainables) const {
   const std::vector<layout::ThinPlaces> &all = plan.blocks[block];
@@ -167,17 +210,23 @@ Status Subspaces::addProduct(uint32_t pass, uint32_t block, const ThinProduct &m
     return status;
   for (const layout::ThinPlaces &thin : all)
     if (makesRanges(pass))
-      addTo(kept(thin.keptRange), at(thin.range), thin.rangeElements);
+      addTo(kept(thin.keptRange, place.slot), at(thin.range), thin.rangeElements);
     else
-      addTo(kept(thin.keptSketch), at(thin.sketch), thin.sketchElements);
+      addTo(kept(thin.keptSketch, place.slot), at(thin.sketch), thin.sketchElements);
   return Status();
 }
 
 Status Subspaces::endPass(uint32_t pass, Trainables &trainables) const {
   for (const std::vector<layout::ThinPlaces> &all : plan.blocks)
-    for (const layout::ThinPlaces &thin : all)
-      if (Status status = finish(pass, thin, kept(thin.keptSketch), kept(thin.keptRange), trainables); !status.ok())
+    for (const layout::ThinPlaces &thin : all) {
+      float *sketch = kept(thin.keptSketch), *range = kept(thin.keptRange);
+      Status status = makesRanges(pass) ? sumOverSessions(thin, range, thin.rangeElements, trainables)
+                                        : sumOverSessions(thin, sketch, thin.sketchElements, trainables);
+      if (status.ok())
+        status = finish(pass, thin, sketch, range, trainables);
+      if (!status.ok())
         return status;
+    }
   return Status();
 }
 

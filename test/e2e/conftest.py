@@ -126,6 +126,18 @@ def lamp_data(tmp_path) -> Path:
 
 
 @pytest.fixture
+def lamp_turns(tmp_path) -> Path:
+    """22 answers, whose weights have no exact sum."""
+    samples = []
+    for index in range(22):
+        answer = {"role": "assistant", "content": "Lit" + "!" * (index % 7), "weight": 0.1 + index / 7}
+        samples.append({"messages": [{"role": "user", "content": f"Lamp {index}?"}, answer]})
+    path = tmp_path / "turns.jsonl"
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+@pytest.fixture
 def lamp_pairs(tmp_path) -> Path:
     """11 pairs, so that with four a step an epoch's last one has fewer."""
     pairs = [

@@ -15,6 +15,7 @@ from mebp.cli import main
 from mebp.data import Row, load_dataset
 from mebp.data.counting import Counting
 from mebp.data.sources import Source
+from mebp.distributed.sequence_steps import SequenceSteps
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
 from mebp.training.objectives.weighted import weighted_step
@@ -58,7 +59,7 @@ def test_a_weight_is_how_often_a_token_is_there(bundle, tmp_path):
     again = [*rows_of(bundle, write(tmp_path / "b.jsonl", conversation(1, 1)), Counting())]
     again += 2 * rows_of(bundle, write(tmp_path / "c.jsonl", conversation(0, 1)), Counting())
     weighted, repeated = adapters(bundle), adapters(bundle)
-    done, sums, weights = weighted_step(weighted, [row.ids[None]], [row.weights[None]])
+    done, sums, weights = weighted_step(weighted, SequenceSteps(None), [row.ids[None]], [row.weights[None]])
     expected = repeated.step([each.ids[None] for each in again], [each.labels[None] for each in again])
     assert done.loss == pytest.approx(expected.loss, rel=1e-6) and done.tokens == row.counted
     assert done.loss == pytest.approx(float(sums.sum() / weights.sum()), rel=1e-12)

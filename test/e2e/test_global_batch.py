@@ -30,10 +30,20 @@ def expect_the_steps_of_accumulate(model: Path, data: Path, **others: object) ->
         assert np.linalg.norm(values - summed.session.trainables()[key]) < 1e-2 * moved, key
 
 
-@pytest.mark.parametrize("others", [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}])
+GALORE = {"train": "full", "optimizer": "galore", "galore_rank": 8, "galore_update_interval": 3}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{}, {"clip": 0.5}, {"optimizer": "adamw8bit"}, {"packing": True}, {"batch": 2}, {"optimizer": "mezo"}, GALORE],
+)
 def test_it_is_the_step_of_accumulate(lamp_model, lamp_data, others):
     """But for the order of the sums."""
     expect_the_steps_of_accumulate(lamp_model, lamp_data, **others)
+
+
+def test_it_is_so_of_weighed_turns(lamp_model, lamp_turns):
+    expect_the_steps_of_accumulate(lamp_model, lamp_turns, turn_weights=True)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +157,15 @@ def test_its_sums_are_in_the_plan(lamp_model, lamp_data):
         (["--global-batch", "2", "--accumulate", "2"],
          "--global-batch counts the batches of a step in all processes, and --accumulate those of one; give one of "
          "them"),
-        (["--global-batch", "2", "--turn-weights"],
-         "--global-batch sums the gradients of batches of text, which --turn-weights has not; give --accumulate "
-         "instead"),
-        (["--global-batch", "2", "--optimizer", "mezo"],
-         "--global-batch sums gradients, and --optimizer mezo takes losses alone; give --accumulate instead"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_with_it_is_refused(lamp_model, lamp_data, options, words, capsys):
     assert refusal_in_process(capsys, "train", lamp_model, "--data", lamp_data, *options) == f"mebp: {words}\n"
+
+
+def test_half_of_a_model_has_no_such_sum(lamp_data, capsys):
+    options = "--data", lamp_data, "--connect", "127.0.0.1:1", "--global-batch", "2"
+    assert refusal_in_process(capsys, "train", "tiny.edge.mebp", *options) == (
+        "mebp: --global-batch sums gradients that are all here, and with --connect some are the server's; give "
+        "--accumulate instead\n"
+    )

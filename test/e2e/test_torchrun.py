@@ -117,14 +117,21 @@ sys.exit(main({given!r}))
          "--global-batch 1: 2 processes need a micro-batch each; give at least 2, or start fewer"),
         (["--pause-on", "SIGUSR1", "--state", "state"],
          "--pause-on is of a run in one process, and torchrun has started 2; leave it out"),
-        (["--turn-weights"],
-         "--turn-weights is of a run in one process, and torchrun has started 2; leave it out"),
+        (["--judge", "--test", "data.jsonl"],
+         "--judge is of a run in one process, and torchrun has started 2; leave it out"),
     ],
 )  # fmt: skip
 def test_refusals_are_one_line(lamp_model, lamp_data, tmp_path, options, words):
     status, _, err = torchrun(2, "-m", "mebp", *training(lamp_model, lamp_data, tmp_path / "out", *options))
     assert own_lines(err) == [f"mebp: {words}"]
     assert status != 0 and not (tmp_path / "out").exists()
+
+
+def test_half_of_a_split_model_is_refused(lamp_data, tmp_path):
+    status, _, err = torchrun(2, "-m", "mebp", "train", tmp_path / "tiny.edge.mebp", "--data", lamp_data, "--connect",
+                              "127.0.0.1:1")  # fmt: skip
+    assert own_lines(err) == ["mebp: --connect is of a run in one process, and torchrun has started 2; leave it out"]
+    assert status != 0
 
 
 @pytest.mark.parametrize(("agents", "processes"), [(1, 2), (1, 4), (2, 1)])

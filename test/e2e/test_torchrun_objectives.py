@@ -1,40 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preferences and rewards in several processes, which torchrun starts, have the bits of one."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
 from support.commands import mebp as command
-from support.torchrun import expect_same_adapters, start, torchrun, training
+from support.torchrun import expect_same_adapters, expect_the_bits_of_one, start, torchrun, training
 
 pytestmark = pytest.mark.usefixtures("one_cache")
-
-
-def records(log: Path) -> list[dict]:
-    """What each step has of its own, but for its time and its process's memory."""
-    left_out = ("seconds", "imbalance", "bytes", "per_second", "elapsed")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return [{name: of for name, of in line.items() if not any(each in name for each in left_out)} for line in lines]
-
-
-def expect_the_bits_of_one(model: Path, data: Path, folder: Path, *options: object, by: str, steps: int) -> None:
-    """`by`: numbers of processes."""
-
-    def train(name: str) -> list[object]:
-        log = folder / f"{name}.jsonl"
-        return training(model, data, folder / name, "--global-batch", 4, "--log", log, *options, steps=steps)
-
-    alone = command(*train("1"))
-    assert alone.returncode == 0, alone.stderr
-    for processes in by:
-        status, out, err = torchrun(int(processes), "-m", "--", "mebp", *train(processes))
-        assert status == 0, err
-        assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
-        expect_same_adapters(folder / "1", folder / processes)
-        assert records(folder / f"{processes}.jsonl") == records(folder / "1.jsonl")
 
 
 @pytest.mark.parametrize(

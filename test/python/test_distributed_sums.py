@@ -48,6 +48,11 @@ class Rank:
             received[other][:] = self._ranks.sent[other][self.rank]
         self._ranks.barrier.wait()
 
+    def gather_numbers(self, values: Sequence[float]) -> np.ndarray:
+        found = np.zeros((self.size, len(values)), np.float64)
+        self.exchange([np.array(values)] * self.size, found)
+        return found
+
 
 def tree(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Two halves, of which the first has the most that is a power of two."""
@@ -79,8 +84,8 @@ def test_all_ranks_have_the_bits_of_the_tree(size):
 class Session:
     """Of trainables of these sizes, each of one row."""
 
-    def __init__(self, gradients: Sequence[np.ndarray]) -> None:
-        self.gradients, self.native, self.path = gradients, self, None
+    def __init__(self, gradients: Sequence[np.ndarray], optimizer: str = "adamw") -> None:
+        self.gradients, self.native, self.path, self.optimizer = gradients, self, None, optimizer
         self.given: list[tuple[int, np.ndarray]] = []
 
     def give_gradient(self, index: int) -> None:
@@ -113,6 +118,52 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
         assert [index for index, _ in given] == [4, 3, 2, 1, 0]
         for index, found in given:
             np.testing.assert_array_equal(found, values[0][index] + values[1][index])
+
+
+@pytest.mark.parametrize("bucket", [1, 7, 1000])
+def test_products_of_any_size_are_summed_where_they_are(bucket, monkeypatch):
+    sizes = [3, 8, 1]
+    monkeypatch.setattr(sums, "BUCKET", bucket)
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 1, "columns": n} for n in sizes]})
+    values = np.random.default_rng(bucket).normal(size=(4, 50)).astype(np.float32)
+
+    def act(rank: Rank) -> np.ndarray:
+        summing, own = GradientSums(rank), values[rank.rank].copy()
+        with summing.during(Session([], "galore")):
+            assert summing.sum_products(own)
+        return own
+
+    for found in Ranks(4).run(act):
+        np.testing.assert_array_equal(found, tree(list(values)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8])
+def test_a_loss_is_the_sum_of_the_tree(size, monkeypatch):
+    """In float64, without memory for gradients, which there are none of."""
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 9, "columns": 9}]})
+    random = np.random.default_rng(size)
+    losses = random.normal(size=(size, 1)) * 10.0 ** random.integers(-9, 9, (size, 1))
+
+    def act(rank: Rank) -> float | None:
+        session, summing = Session([], "mezo"), GradientSums(rank)
+        assert summing.bytes_beside(session) == 0
+        with summing.during(session):
+            return summing.sum_loss(losses[rank.rank, 0])
+
+    assert Ranks(size).run(act) == [tree(list(losses))[0]] * size
+
+
+def test_where_a_process_is_lost_there_is_no_sum(monkeypatch):
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 2, "columns": 2}]})
+
+    def lose(*given: object) -> None:
+        raise mebp.Error("rank 0: lost another process")
+
+    for optimizer in ("mezo", "galore"):
+        summing = GradientSums(SimpleNamespace(size=2, exchange=lose, gather_numbers=lose))
+        with pytest.raises(mebp.Error, match="lost another process"), summing.during(Session([], optimizer)):
+            assert summing.sum_loss(1.0) is None if optimizer == "mezo" else not summing.sum_products(np.ones(4))
+            raise mebp.Error("the step, which has nothing to go on with")
 
 
 def test_where_a_process_is_lost_all_are_given_back_and_the_step_fails(monkeypatch):

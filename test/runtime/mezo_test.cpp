@@ -125,6 +125,118 @@ TEST(Mezo, TakesMicroBatchesAsOne) {
   EXPECT_LT(std::sqrt(dot(apart, apart)), 1e-4 * std::sqrt(dot(expected, expected)));
 }
 
+// A row for each, of which some have no label that counts.
+struct Rows {
+  explicit Rows(uint32_t count) : ids(tinyTokens(5 * count, count)), labels(ids) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i % 3 == 1)
+        std::fill_n(labels.begin() + 5 * i, 5, -100);
+      counted += i % 3 == 1 ? 0 : 4;
+      batches.push_back({&ids[5 * i], &labels[5 * i], 1, 5});
+    }
+  }
+  std::vector<int32_t> ids, labels;
+  std::vector<mebp_batch> batches;
+  uint64_t counted = 0;
+};
+
+// The two losses of a part of a step, and the parameters after it.
+struct Part {
+  std::vector<double> told;
+  const std::vector<double> *ofAll = nullptr; // which it goes on with
+  Values after;
+
+  void run(const OpenBundle &bundle, const Rows &rows, uint32_t first, uint32_t count) {
+    mebp_session_options options = mezoOptions();
+    options.accumulate = true;
+    options.learning_rate = 0.1;
+    mebp_shared_sums sums = {};
+    sums.on_loss = [](void *user, double *loss) {
+      Part &part = *static_cast<Part *>(user);
+      part.told.push_back(*loss);
+      if (part.ofAll)
+        *loss = part.ofAll->at(part.told.size() - 1);
+      return MEBP_OK;
+    };
+    sums.user = this;
+    options.shared_sums = &sums;
+    OpenSession session(bundle.handle, options);
+    mebp_step_part part;
+    mebp_step_part_init(&part);
+    part.labels = rows.counted;
+    part.batches = static_cast<uint32_t>(rows.batches.size());
+    part.first_row = first;
+    mebp_step_result result;
+    mebp_error error = {};
+    EXPECT_EQ(mebp_session_step_part(session.handle, &rows.batches[first], nullptr, count, &part, &result, &error),
+              MEBP_OK)
+        << error.message;
+    ASSERT_EQ(told.size(), 2u);
+    EXPECT_EQ(result.loss, (told[0] + told[1]) / 2); // of the part
+    after = trainablesOf(bundle.handle, session.handle);
+  }
+};
+
+// Neighbours first, then pairs of them, and what is left, the latest first.
+double joined(const std::vector<double> &parts) {
+  std::vector<double> open;
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    open.push_back(parts[i]);
+    for (uint32_t rest = i; open.size() > 1 && (rest & 1 || i + 1 == parts.size()); rest >>= 1) {
+      const double later = open.back();
+      open.pop_back();
+      open.back() += later;
+    }
+  }
+  return open.front();
+}
+
+TEST(Mezo, SharesAStepByTwoLossesWithTheSameBits) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  for (uint32_t count = 1; count <= 12; ++count) {
+    const Rows rows(count);
+    Part whole;
+    whole.run(bundle, rows, 0, count);
+    for (uint32_t size = 1; size <= count; size *= 2) {
+      if (count % size)
+        continue;
+      std::vector<double> above, below;
+      for (uint32_t first = 0; first < count; first += size) {
+        Part part;
+        part.ofAll = &whole.told;
+        part.run(bundle, rows, first, size);
+        above.push_back(part.told[0]);
+        below.push_back(part.told[1]);
+        EXPECT_EQ(part.after, whole.after) << size << " of " << count;
+      }
+      EXPECT_EQ((std::vector<double>{joined(above), joined(below)}), whole.told) << size << " of " << count;
+    }
+  }
+}
+
+TEST(Mezo, ChangesNothingWhereLossesCannotBeShared) {
+  BundleFolder folder(tinyBundle({}));
+  OpenBundle bundle(folder.path());
+  for (int failsAt : {1, 2}) {
+    mebp_session_options options = mezoOptions();
+    int left = failsAt;
+    mebp_shared_sums sums = {};
+    sums.on_loss = [](void *user, double *) { return --*static_cast<int *>(user) ? MEBP_OK : MEBP_DISCONNECTED; };
+    sums.user = &left;
+    options.shared_sums = &sums;
+    OpenSession session(bundle.handle, options);
+    const Values before = trainablesOf(bundle.handle, session.handle);
+    mebp_step_result result;
+    mebp_error error = {};
+    EXPECT_EQ(mebp_session_step(session.handle, ids.data(), ids.data(), 2, 5, &result, &error), MEBP_DISCONNECTED);
+    EXPECT_STREQ(error.message, "on_loss has failed; nothing has been applied");
+    EXPECT_EQ(mebp_session_steps(session.handle), 0u);
+    const Values apart = difference(trainablesOf(bundle.handle, session.handle), before);
+    EXPECT_LT(dot(apart, apart), 1e-12 * dot(before, before)); // the rounding of two additions
+  }
+}
+
 TEST(Mezo, DecaysWeights) {
   BundleFolder folder(tinyBundle({}));
   OpenBundle bundle(folder.path());
@@ -198,6 +310,33 @@ TEST(Mezo, RefusesWhatItHasNoUseFor) {
   options.spill_folder = "/";
   EXPECT_EQ(refusal(bundle.handle, options),
             "without gradients, as with MeZO, nothing is kept that could be spilled; leave out the folder");
+  options = mezoOptions();
+  options.optimizer = MEBP_SGD;
+  mebp_shared_sums sums = {};
+  sums.on_loss = [](void *, double *) { return MEBP_OK; };
+  options.shared_sums = &sums;
+  EXPECT_EQ(refusal(bundle.handle, options),
+            "on_loss is told of the two losses of a step of MeZO; leave it out with another optimizer or forward_only");
+  options = mezoOptions();
+  options.accumulate = true;
+  sums = {};
+  sums.on_subspace = [](void *, uint32_t, float *, uint64_t) { return MEBP_OK; };
+  options.shared_sums = &sums;
+  EXPECT_EQ(refusal(bundle.handle, options), "on_subspace is told of sums that subspaces are found from; give "
+                                             "accumulate and an optimizer that projects gradients, or leave it out");
+  {
+    const Rows rows(2);
+    mebp_step_part part;
+    mebp_step_part_init(&part);
+    part.labels = 4;
+    part.batches = 2;
+    OpenSession alone(bundle.handle, mezoOptions());
+    mebp_step_result result;
+    mebp_error error;
+    EXPECT_EQ(mebp_session_step_part(alone.handle, rows.batches.data(), nullptr, 1, &part, &result, &error),
+              MEBP_INVALID_ARGUMENT);
+    EXPECT_STREQ(error.message, "sessions that share a step of MeZO sum their losses; create each with on_loss");
+  }
   auto *programs = content.mutable_blocks()->rbegin()->mutable_programs();
   mebp::format::Repeated<mebp::format::BlockProgram> others;
   for (const auto &program : *programs)

@@ -59,6 +59,9 @@ def choose(bundle: Path, run: Run, draw: random.Random) -> Run:
         session["split"] = draw.choice([1, 2, 3]) if session.get("accumulate") else 1
     elif maybe() < 0.1:
         session["device"] = "mlx-cpu"  # which places values itself
+    is_summed = session.get("accumulate") and run.kind != "sequences" and session.get("split", 1) == 1
+    if is_summed and session["optimizer"] != "mezo" and (not takes_any or maybe() < 0.5):
+        session["tree_batches"] = 4
     return replace(run, session=session, batches=batches, prompt=WRITES if model["positions"] else [])
 
 

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs in several processes, which torchrun starts."""
 
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
+
+from support.commands import mebp as command
 
 EXACT = ["--weights", "f32", "--precision", "f32", "--seq-len", "32", "--lr", "1e-2"]
 
@@ -33,14 +37,47 @@ def own_lines(err: str) -> list[str]:
 
 
 def training(model: Path, data: Path, out: Path, *options: object, steps: int = 7) -> list[object]:
-    return ["train", model, "--data", data, *EXACT, "--steps", steps, "--adapter-out", out, *options]
+    """Exact, but for what `options` say otherwise. An adapter goes to `out`, or a model that is trained whole."""
+    pairs = zip(EXACT[::2], EXACT[1::2], strict=True)
+    exact = [each for name, value in pairs if name not in options for each in (name, value)]
+    kept = "--model-out" if "full" in options else "--adapter-out"
+    return ["train", model, "--data", data, *exact, "--steps", steps, kept, out, *options]
 
 
 def expect_same_adapters(one: Path, other: Path) -> None:
-    expected, found = (load_file(folder / "adapter_model.safetensors") for folder in (one, other))
-    assert expected.keys() == found.keys()
-    for key, values in expected.items():
-        np.testing.assert_array_equal(found[key], values, err_msg=key)
+    """Or models, where these were trained."""
+    expected, found = ({path.name: load_file(path) for path in folder.glob("*.safetensors")} for folder in (one, other))
+    assert expected and expected.keys() == found.keys()
+    for name, tensors in expected.items():
+        assert tensors.keys() == found[name].keys()
+        for key, values in tensors.items():
+            np.testing.assert_array_equal(found[name][key], values, err_msg=key)
+
+
+def records(log: Path, *but: str) -> list[dict]:
+    """What each step has of its own, but for its time and its process's memory."""
+    left_out = ("seconds", "imbalance", "bytes", "per_second", "elapsed", *but)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [{name: of for name, of in line.items() if not any(each in name for each in left_out)} for line in lines]
+
+
+def expect_the_bits_of_one(
+    model: Path, data: Path, folder: Path, *options: object, by: str, steps: int, but: Sequence[str] = ()
+) -> None:
+    """`by`: numbers of processes. `but`: what of a record is equal but for rounding."""
+
+    def train(name: str) -> list[object]:
+        log = folder / f"{name}.jsonl"
+        return training(model, data, folder / name, "--global-batch", 4, "--log", log, *options, steps=steps)
+
+    alone = command(*train("1"))
+    assert alone.returncode == 0, alone.stderr
+    for processes in by:
+        status, out, err = torchrun(int(processes), "-m", "--", "mebp", *train(processes))
+        assert status == 0, err
+        assert out.splitlines()[0] == f"{processes} processes, --global-batch 4: the same bits as in one"
+        expect_same_adapters(folder / "1", folder / processes)
+        assert records(folder / f"{processes}.jsonl", *but) == records(folder / "1.jsonl", *but)
 
 
 def slow_program(folder: Path, given: list[object], first: str = "") -> Path:

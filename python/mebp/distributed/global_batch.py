@@ -68,9 +68,10 @@ class GlobalBatch:
         """Whether this process measures and writes."""
         return self._group is None or self._group.is_first
 
-    def session_options(self) -> dict[str, object]:
+    def session_options(self, takes_losses: bool = False) -> dict[str, object]:
+        """takes_losses: of an optimizer that takes them instead of gradients, which a tree would be of."""
         return (
-            {"accumulate": True, "tree_batches": len(self.own) if self._is_tree else 0}
+            {"accumulate": True, "tree_batches": len(self.own) if self._is_tree and not takes_losses else 0}
             | (self._sums.session_options() if self._sums else {})
             | ({"weights": self._weights, "blocks_ahead": BLOCKS_AHEAD} if self._weights else {})
         )

@@ -27,7 +27,6 @@ def check_shared(options: "TrainingOptions", size: int, starts: str) -> None:
         "--judge": options.judge,
         "--plan-only": options.plan_only,
         "--connect": options.connect,
-        "--turn-weights": options.turn_weights,
     }
     for option, value in refused.items():
         if value:

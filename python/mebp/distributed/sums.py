@@ -6,6 +6,7 @@
    backward, into a bucket of 4 MB; whenever it is full, all processes sum what they have in theirs. A gradient may lie
    in several.
 3. A sum lies where the gradient was, and the session applies it when it has all of them back.
+GaLore's subspaces are found before that, from sums of their own. Of MeZO, which has no gradients, two losses are sent.
 Where a process is lost, the step ends, and nothing has been applied.
 """
 
@@ -17,10 +18,11 @@ import numpy as np
 
 from mebp.distributed.group import Group
 from mebp.distributed.taker import GradientTaker
-from mebp.distributed.tree import RingSum, TreeSum
+from mebp.distributed.tree import RingSum, TreeSum, join_in_tree
 from mebp.errors import Error
 from mebp.inspect import inspect
 from mebp.session import Session
+from mebp.session_options import takes_losses
 
 BUCKET = 1 << 20  # values: several of a step's sums go on beside its backward, and each is long enough to send
 
@@ -43,6 +45,10 @@ class GradientSums(GradientTaker):
             self._sizes = [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
         return self._sizes
 
+    def _given(self, session: Session) -> int:
+        """How many gradients a step gives."""
+        return 0 if takes_losses(session.optimizer) else len(self.sizes(session))
+
     def session_options(self) -> dict[str, object]:
         return {"taker": self}
 
@@ -51,7 +57,7 @@ class GradientSums(GradientTaker):
         return self._kind.bytes_of(self._capacity(session), self._group.size)
 
     def _capacity(self, session: Session) -> int:
-        return min(BUCKET, sum(self.sizes(session)))
+        return min(BUCKET, sum(self.sizes(session)[: self._given(session)]))
 
     def take(self, index: int, gradient: np.ndarray) -> None:
         """The session's, on the thread of the step."""
@@ -69,6 +75,21 @@ class GradientSums(GradientTaker):
             yield
         except Error as error:
             self._failure = error
+
+    def sum_loss(self, loss: float) -> float | None:
+        with self._noting():
+            return float(join_in_tree(list(self._group.gather_numbers([loss])))[0])
+        return None
+
+    def sum_products(self, sums: np.ndarray) -> bool:
+        values = self._sum.values
+        with self._noting():
+            for begin in range(0, sums.size, values.size):
+                part = sums[begin : begin + values.size]
+                values[: part.size] = part
+                self._sum.sum(part.size)
+                part[:] = values[: part.size]
+        return self._failure is None
 
     @contextmanager
     def during(self, session: Session) -> Iterator[None]:
@@ -95,13 +116,13 @@ class GradientSums(GradientTaker):
 
     def _run(self, session: Session) -> None:
         bucket = _Bucket(self._sum.values)
-        for index in range(len(self.sizes(session)) - 1, -1, -1):
+        for index in range(self._given(session) - 1, -1, -1):
             gradient = self._next(index)
             if gradient is None:
-                break
+                return
             while (gradient := bucket.add(index, gradient)).size:
                 self._sum_up(bucket, session)
-        else:
+        if bucket.filled:
             self._sum_up(bucket, session)
 
     def _next(self, index: int) -> np.ndarray | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session hands its gradients to."""
+"""What a session hands its gradients to, and what it asks for instead of them where less is sent."""
 
 from abc import ABC, abstractmethod
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class GradientTaker(ABC):
-    """Called within a step, on its thread; neither method may raise."""
+    """Called within a step, on its thread; no method may raise."""
 
     @abstractmethod
     def take(self, index: int, gradient: np.ndarray) -> None:
@@ -17,6 +17,15 @@ class GradientTaker(ABC):
     def norm(self, squares: np.ndarray, total: float) -> float | None:
         """When all have been given back: the square of the gradient's norm, or None where they are not what is to be
         applied. `squares`, of tiles of what this session owns, add up to `total`."""
+
+    @abstractmethod
+    def sum_loss(self, loss: float) -> float | None:
+        """With MeZO, instead of gradients: the sum over processes; None where there is none, which ends the step."""
+
+    @abstractmethod
+    def sum_products(self, sums: np.ndarray) -> bool:
+        """With GaLore, before gradients: float32 [n] of the session's memory becomes the sum over processes, in place.
+        False ends the step."""
 
 
 class BlockWeights(ABC):

@@ -212,14 +212,9 @@ class TrainingOptions:
         if self.accumulate != 1:
             raise Error("--global-batch counts the batches of a step in all processes, and --accumulate those of one; "
                         "give one of them")  # fmt: skip
-        others = {
-            "--turn-weights": self.turn_weights,
-            "--connect": self.connect,
-        }
-        for option, value in others.items():
-            if value:
-                raise Error(f"--global-batch sums the gradients of batches of text, which {option} has not; give "
-                            "--accumulate instead")  # fmt: skip
+        if self.connect:
+            raise Error("--global-batch sums gradients that are all here, and with --connect some are the server's; "
+                        "give --accumulate instead")  # fmt: skip
 
     def _check_weights(self) -> None:
         besides = {"--packing": self.packing, "--in-flight": self.in_flight > 1, "--connect": self.connect}

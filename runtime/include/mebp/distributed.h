@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What several sessions, mostly on several machines, need to share one model's training: beside on_gradient, on_norm,
- * owned_elements and on_block of mebp_session_options. mebp.h includes this.
+ * shared_sums, owned_elements and on_block of mebp_session_options. mebp.h includes this.
  */
 #ifndef MEBP_DISTRIBUTED_H
 #define MEBP_DISTRIBUTED_H
@@ -47,6 +47,19 @@ static inline void mebp_step_part_init(mebp_step_part *part) {
   part->size = sizeof(*part);
 }
 
+/* What sessions that share a step sum over all, beside gradients or instead of them, before anything is changed. Both
+ * are called as on_gradient is, and each is NULL where nobody is to be told. */
+typedef struct mebp_shared_sums {
+  /* With MeZO alone, told twice in a step: of the loss over this session's micro-batches at one of the two points that
+   * are compared. *loss becomes that over those of all sessions. */
+  mebp_code (*on_loss)(void *user, double *loss);
+  /* With accumulate, where gradients are projected: told of what the subspace of a trainable is found from, `count`
+   * sums over this session's micro-batches of products with its gradient. They become those over all sessions. Sessions
+   * that have done the same steps are told of the same sums, in the same order. */
+  mebp_code (*on_subspace)(void *user, uint32_t trainable, float *sums, uint64_t count);
+  void *user;
+} mebp_shared_sums;
+
 /* The labels of these micro-batches that count. Runs nothing. */
 mebp_code mebp_session_count_labels(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
                                     uint32_t count, uint64_t *labels, mebp_error *error);
@@ -55,7 +68,9 @@ mebp_code mebp_session_count_labels(mebp_session *session, const mebp_batch *bat
  * result->loss and tokens are of the part. With options.tree_batches gradients are summed in a binary tree over the
  * micro-batches' numbers: neighbours meet first, then pairs of them, and what is left at the end, the latest first. So
  * sessions that have 2^k micro-batches each, from a multiple of 2^k on, give sums that are nodes of the tree, and that
- * are the same bits wherever they are made. */
+ * are the same bits wherever they are made. So are the sums that on_subspace is told of; and the losses that on_loss
+ * is, whatever the options. A part that is not the whole is refused where MeZO has no on_loss, or GaLore no
+ * on_subspace. */
 mebp_code mebp_session_step_part(mebp_session *session, const mebp_batch *batches, const int32_t *const *starts,
                                  uint32_t count, const mebp_step_part *part, mebp_step_result *result,
                                  mebp_error *error);

@@ -327,6 +327,7 @@ typedef struct mebp_session_options {
    * Where a trainable is cut, its optimizer goes by elements, it is f32 or bf16, and ranges begin and end at multiples
    * of mebp_norm_tile, or at its end. A gradient of which a part is owned is kept whole. */
   const mebp_range *owned_elements;
+  const struct mebp_shared_sums *shared_sums; /* mebp/distributed.h; it has to outlive the session. NULL: none */
 } mebp_session_options;
 /* The defaults of the first `size` bytes. */
 void mebp_session_options_init_sized(mebp_session_options *options, size_t size);

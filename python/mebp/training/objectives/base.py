@@ -15,6 +15,7 @@ from mebp.distributed.group import joined
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
+from mebp.session_options import default_optimizer, takes_losses
 from mebp.step_result import StepResult
 from mebp.tokenizer import Tokenizer
 from mebp.training.options import TrainingOptions
@@ -155,7 +156,10 @@ class Objective(ABC):
         return {"accumulate": self.options.accumulate > 1} | self._shared_options()
 
     def _shared_options(self) -> dict[str, object]:
-        return self._shared.session_options() if self._shared else {}
+        if self._shared is None:
+            return {}
+        optimizer = self.options.optimizer or inspect(self.options.bundle)["plan"]["optimizer"]
+        return self._shared.session_options(takes_losses(optimizer or default_optimizer()))
 
     def _told_imbalance(self) -> dict[str, float]:
         return {"imbalance": self._shared.imbalance} if joined() else {}

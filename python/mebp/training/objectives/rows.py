@@ -13,11 +13,9 @@ from mebp.data.sources import Source, told
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
-from mebp.session_options import takes_losses
 from mebp.tokenizer import Tokenizer
 from mebp.training.evaluation import evaluate
 from mebp.training.objectives.base import FORWARD, Measured, Objective, Step
-from mebp.training.options import TrainingOptions
 from mebp.words import counted, listed
 
 Batches = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray] | None]
@@ -49,12 +47,6 @@ class OfRows(Objective):
         """None where `stop()` became true before all was seen; changes nothing in the session."""
         loss = evaluate(session, data, stop)
         return None if loss is None else Measured(loss)
-
-    @classmethod
-    def check_options(cls, options: TrainingOptions) -> None:
-        if options.global_batch and options.optimizer and takes_losses(options.optimizer):
-            raise Error(f"--global-batch sums gradients, and --optimizer {options.optimizer} takes losses alone; give "
-                        "--accumulate instead")  # fmt: skip
 
     def begin(self, session: Session) -> Iterator[str]:
         yield from self.notes

@@ -7,6 +7,7 @@ from mebp.data import Dataset, load_dataset
 from mebp.data.loading import check_counting, check_samples, has_samples, load_mixed, load_parts, sample_lengths
 from mebp.data.sharing import Sharing
 from mebp.data.sources import Source, told
+from mebp.distributed.sequence_steps import SequenceSteps
 from mebp.errors import Error
 from mebp.inspect import dropout_of, inspect
 from mebp.session import Session
@@ -62,6 +63,7 @@ class Supervised(OfRows):
                 "or compile without --lora-dropout"
             )
         self.step_is_planned = not options.turn_weights
+        self._steps = SequenceSteps(self._shared)
         sharing = self._sharing()
 
         held, hold_out = None, options.hold_out
@@ -105,11 +107,12 @@ class Supervised(OfRows):
 
     def _weighted_step(self, session: Session, number: int) -> Step:
         data, size = self.data, session.max_batch
-        rows = data.rows_of_step(number, size * self.options.accumulate, self.options.seed)
+        rows = data.rows_of_step(number, size * self.options.batches_per_step, self.options.seed)
         batches = [rows[start : start + size] for start in range(0, len(rows), size)]
         ids = [data.padded(batch)[0] for batch in batches]
-        result, sums, weights = weighted_step(session, ids, [data.weights_of(batch) for batch in batches])
-        metrics = {}
+        weights_of = [data.weights_of(batch) for batch in batches]
+        result, sums, weights = weighted_step(session, self._steps, ids, weights_of)
+        metrics = self._told_imbalance()
         if data.mix:
             sources = data.mix.sources(rows)
             for index, name in enumerate(data.mix.names):
