@@ -60,7 +60,7 @@ void expectLaneApart(const Layout &layout) {
 void expectSegmentsWhole(const CheckpointPlan &plan) {
   if (plan.spilled || plan.forwardOnly)
     return;
-  for (uint32_t first = 0; first < plan.places.size();) {
+  for (uint32_t first = plan.first; first < plan.places.size();) {
     uint32_t end = first + 1;
     while (end < plan.places.size() && !plan.isKept(end))
       ++end;

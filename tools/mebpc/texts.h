@@ -17,7 +17,7 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", splitLayers, split, wire, objective = format::objectives[0].name;
+  std::string train = "lora", splitLayers, loraLayers, split, wire, objective = format::objectives[0].name;
   bool accumulates = false, checksOptions = false;
 };
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/adapt/Layers.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace mebp {
+
+namespace {
+
+struct Numbered {
+  StringRef pattern; // empty: the name has no number
+  int64_t number = 0;
+};
+
+Numbered findLayer(StringRef name) {
+  StringRef before;
+  for (StringRef part : llvm::split(name, '.')) {
+    Numbered found{before};
+    if (!before.empty() && !part.getAsInteger(10, found.number) && llvm::all_of(part, llvm::isDigit))
+      return found;
+    before = part;
+  }
+  return {};
+}
+
+} // namespace
+
+FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
+  Layers layers;
+  if (choice.isAll())
+    return layers;
+  int64_t all = 0;
+  for (auto block : module.getOps<train::BlockOp>())
+    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
+      if (const Numbered found = findLayer(name.getValue()); block.getKind() == train::BlockKind::Layer &&
+                                                             !found.pattern.empty() &&
+                                                             (all == 0 || found.pattern == layers.pattern)) {
+        layers.pattern = found.pattern;
+        all = std::max(all, found.number + 1);
+      }
+  if (choice.lastOnes > all)
+    return module.emitError() << "--lora-layers last:" << choice.lastOnes << ": the model has " << all
+                              << " layers; give last:" << all << " or fewer";
+  if (choice.lastOnes == 0 && choice.range.last >= all)
+    return module.emitError() << "--lora-layers " << choice.range.first << "-" << choice.range.last
+                              << ": the model has layers 0 to " << all - 1 << "; give numbers of these";
+  layers.isChosen = true;
+  if (auto part = module->getAttrOfType<StringAttr>("mebp.text_part"))
+    layers.isOfPart = !part.empty();
+  layers.first = choice.lastOnes ? all - choice.lastOnes : choice.range.first;
+  layers.count = choice.lastOnes ? choice.lastOnes : choice.range.last - choice.range.first + 1;
+  return layers;
+}
+
+bool Layers::mayTrain(StringRef name, StringRef target) const {
+  if (areAll() || name == target)
+    return true;
+  const Numbered found = findLayer(name);
+  return found.pattern == pattern && found.number >= first && found.number < first + count;
+}
+
+LogicalResult Layers::checkTargets(ModuleOp module, ArrayRef<std::string> targets, StringRef option) const {
+  for (const std::string &target : targets)
+    if (!areAll() && !findLayer(target).pattern.empty())
+      return module.emitError() << option << ": '" << target
+                                << "' names a layer by its number, as --lora-layers does; leave out one of them";
+  return success();
+}
+
+std::string Layers::describe() const {
+  if (areAll())
+    return "";
+  if (count == 1)
+    return " in layer " + std::to_string(first);
+  return " in layers " + std::to_string(first) + " to " + std::to_string(first + count - 1);
+}
+
+void Layers::note(Builder &builder, NamedAttrList &attributes) const {
+  if (!areTold())
+    return;
+  attributes.set("first_layer", builder.getI64IntegerAttr(first));
+  attributes.set("layer_count", builder.getI64IntegerAttr(count));
+  attributes.set("layers_pattern", builder.getStringAttr(pattern));
+}
+
+} // namespace mebp
