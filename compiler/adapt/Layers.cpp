@@ -1,32 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/adapt/Layers.h"
 
+#include "format/tensor_names.h"
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
 namespace mebp {
 
-namespace {
-
-struct Numbered {
-  StringRef pattern; // empty: the name has no number
-  int64_t number = 0;
-};
-
-Numbered findLayer(StringRef name) {
-  StringRef before;
-  for (StringRef part : llvm::split(name, '.')) {
-    Numbered found{before};
-    if (!before.empty() && !part.getAsInteger(10, found.number) && llvm::all_of(part, llvm::isDigit))
-      return found;
-    before = part;
-  }
-  return {};
-}
-
-} // namespace
+static format::LayerNumber findLayer(StringRef name) { return format::findLayerNumber({name.data(), name.size()}); }
 
 FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
   Layers layers;
@@ -35,11 +17,11 @@ FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
   int64_t all = 0;
   for (auto block : module.getOps<train::BlockOp>())
     for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
-      if (const Numbered found = findLayer(name.getValue()); block.getKind() == train::BlockKind::Layer &&
-                                                             !found.pattern.empty() &&
-                                                             (all == 0 || found.pattern == layers.pattern)) {
+      if (const format::LayerNumber found = findLayer(name.getValue()); block.getKind() == train::BlockKind::Layer &&
+                                                                        !found.pattern.empty() &&
+                                                                        (all == 0 || found.pattern == layers.pattern)) {
         layers.pattern = found.pattern;
-        all = std::max(all, found.number + 1);
+        all = std::max(all, static_cast<int64_t>(found.number) + 1);
       }
   if (choice.lastOnes > all)
     return module.emitError() << "--lora-layers last:" << choice.lastOnes << ": the model has " << all
@@ -58,8 +40,9 @@ FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
 bool Layers::mayTrain(StringRef name, StringRef target) const {
   if (areAll() || name == target)
     return true;
-  const Numbered found = findLayer(name);
-  return found.pattern == pattern && found.number >= first && found.number < first + count;
+  const format::LayerNumber found = findLayer(name);
+  return found.pattern == pattern && static_cast<int64_t>(found.number) >= first &&
+         static_cast<int64_t>(found.number) < first + count;
 }
 
 LogicalResult Layers::checkTargets(ModuleOp module, ArrayRef<std::string> targets, StringRef option) const {
