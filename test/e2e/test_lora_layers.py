@@ -15,7 +15,6 @@ from mebp.verification.comparison import relative_error
 from mebp.verification.inputs import randomise_adapter
 from mebp.verification.reference import load_weights
 from support import models
-from support.commands import refusal
 from support.exports import export
 from support.pipeline import check, compare_gradients, make_bundle
 
@@ -131,3 +130,88 @@ def test_gradients_are_torchs(tmp_path, show, layers):
     result = compare_gradients(bundle, session, model, ids, ids)
     show(f"{layers}: {result}")
     check(result)
+
+
+def test_peft_adapts_the_same_layers(tmp_path):
+    model = build()
+    bundle = make_bundle(model, tmp_path, seq_len=SEQUENCE, lora_layers="last:2")
+    session = mebp.Session(bundle)
+    randomise_adapter(session)
+    session.save_adapter(tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert config["layers_to_transform"] == [1, 2] and config["layers_pattern"] == "layers"
+    assert not any("." in name for name in config["target_modules"])
+    base = build()
+    load_weights(base, session.base_weights())
+    adapted = PeftModel.from_pretrained(base, tmp_path / "adapter")
+    adapted_layers = {layer_of(name) for name, _ in adapted.named_parameters() if "lora_" in name}
+    assert adapted_layers == {1, 2}
+    ids = models.token_ids(model, 1, SEQUENCE)
+    with torch.no_grad():
+        expected = adapted.float()(input_ids=ids).logits.numpy()
+    assert relative_error(session.logits(ids.numpy()), expected) < 1e-5
+
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    export(build(), folder / "model.onnx", seq_len=SEQUENCE, batch=2)
+    return folder / "model.onnx"
+
+
+FORM = ": give the last ones, such as last:8, or the numbers of the first and the last, such as 20-23"
+
+
+@pytest.mark.parametrize(
+    ("layers", "options", "why"),
+    [
+        *((text, {}, f"--lora-layers {text}{FORM}") for text in ("last", "last:", "last:1-2", "two", "2-1", "-1", "0,1")),
+        ("last:0", {}, "--lora-layers last:0: leaves no layer to train; give last:1 or more"),
+        ("last:4", {}, "--lora-layers last:4: the model has 3 layers; give last:3 or fewer"),
+        ("2-3", {}, "--lora-layers 2-3: the model has layers 0 to 2; give numbers of these"),
+        ("7", {"train": "full", "weights": "bf16"},
+         "--lora-layers 7-7: the model has layers 0 to 2; give numbers of these"),
+        ("last:1", {"lora": mebp.LoRA(targets=["model.layers.0.self_attn.q_proj"])},
+         "--lora-targets: 'model.layers.0.self_attn.q_proj' names a layer by its number, as --lora-layers does; leave "
+         "out one of them"),
+        ("last:1", {"train": "full", "weights": "bf16", "train_targets": "*.layers.2.*"},
+         "--train-targets: '*.layers.2.*' names a layer by its number, as --lora-layers does; leave out one of them"),
+        ("1", {"lora": mebp.LoRA(targets=["q_proj", "odd"])},
+         "--lora-targets: 'odd' matches no linear layer in layer 1; there are "),
+        ("1-2", {"train": "full", "weights": "bf16", "train_targets": "model.norm*"},
+         "--train-targets 'model.norm*': matches no parameter in layers 1 to 2; the layers' names end in "),
+        ("last:1", {"adapter": mebp.PrivateLoRA()},
+         "--lora-layers: is not for --adapter private-lora; leave it out, or give --split-layers"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_refusals(exported, tmp_path, layers, options, why):
+    with pytest.raises(mebp.Error) as refused:
+        mebp.compile(exported, tmp_path / "out.mebp", lora_layers=layers, **options)
+    line = str(refused.value)
+    assert why in line and (line.endswith(why) or why.endswith(" ")) and "\n" not in line
+    assert not (tmp_path / "out.mebp").exists()
+
+
+def test_an_adapter_of_other_layers_is_refused(exported, tmp_path):
+    bundles = {}
+    for layers in ("last:1", "last:2", None):
+        bundles[layers] = tmp_path / f"{layers}.mebp".replace(":", "-")
+        mebp.compile(exported, bundles[layers], lora_layers=layers)
+    mebp.Session(bundles["last:1"]).save_adapter(tmp_path / "adapter")
+    mebp.Session(bundles["last:1"]).load_adapter(tmp_path / "adapter")
+    for layers, missing in (("last:2", 1), (None, 0)):
+        with pytest.raises(mebp.Error) as refused:
+            mebp.Session(bundles[layers]).load_adapter(tmp_path / "adapter")
+        assert str(refused.value).endswith(
+            f"adapter_config.json: layers_to_transform is [2], the bundle trains layer {missing}, too; compile with "
+            "these --lora-layers or choose another adapter"
+        )
+
+
+def test_a_bundle_says_its_layers(exported, tmp_path):
+    mebp.compile(exported, tmp_path / "some.mebp", lora_layers="1-2")
+    description = inspect(tmp_path / "some.mebp")
+    assert describe_trained(description).endswith(" of layers 1-2")
+    assert [description["manifest"]["options"]["lora"][name] for name in ("first_layer", "last_layer")] == [1, 2]
