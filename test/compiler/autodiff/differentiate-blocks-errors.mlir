@@ -16,10 +16,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<64x4xf32>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
@@ -35,10 +35,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
@@ -53,10 +53,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
@@ -112,10 +112,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
@@ -142,10 +142,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
@@ -174,10 +174,10 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @b : tensor<4x4xf32>
-nn.parameter @first : tensor<50x4xf32> {trainable}
-train.block embed @first parameters ("first" = @first) programs {forward = @first.forward}
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
 func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
-    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "first">, train.trainable})
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
     -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
   return %e : tensor<?x?x4xf32, #nn.tokens>
