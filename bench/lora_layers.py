@@ -71,9 +71,7 @@ def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[s
             turns[key] = stack.enter_context(contender(process))
         for layers, name in of_peft.items():
             options = [] if layers == "all" else [last.replace(" ", ":")]
-            process = steps(
-                "torch_steps", arguments.threads, "cpu", "peft", model.weights, arguments.tokens, *options
-            )
+            process = steps("torch_steps", arguments.threads, "cpu", "peft", model.weights, arguments.tokens, *options)
             turns[name] = stack.enter_context(contender(process))
         for turn in turns.values():
             turn()  # warms up

@@ -152,7 +152,6 @@ def test_peft_adapts_the_same_layers(tmp_path):
     assert relative_error(session.logits(ids.numpy()), expected) < 1e-5
 
 
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
@@ -166,7 +165,8 @@ FORM = ": give the last ones, such as last:8, or the numbers of the first and th
 @pytest.mark.parametrize(
     ("layers", "options", "why"),
     [
-        *((text, {}, f"--lora-layers {text}{FORM}") for text in ("last", "last:", "last:1-2", "two", "2-1", "-1", "0,1")),
+        *((text, {}, f"--lora-layers {text}{FORM}")
+          for text in ("last", "last:", "last:1-2", "two", "2-1", "-1", "0,1")),
         ("last:0", {}, "--lora-layers last:0: leaves no layer to train; give last:1 or more"),
         ("last:4", {}, "--lora-layers last:4: the model has 3 layers; give last:3 or fewer"),
         ("2-3", {}, "--lora-layers 2-3: the model has layers 0 to 2; give numbers of these"),
