@@ -2,7 +2,7 @@
 """Seconds and checkpoints of a step that trains the last layers alone, beside the same plan of all, in turns with PEFT.
 
     .venv/bin/python bench/lora_layers.py [--model Qwen2.5-0.5B] [--tokens 256] [--last 8] [--budget 2GB] [--rounds 8]
-        [--seconds 120] [--threads N] [--rates FILE] [--folder DIR] [--markdown docs/speed-tables.md]
+        [--seconds 120] [--threads N] [--rates FILE] [--no-peft] [--folder DIR] [--markdown docs/speed-tables.md]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, AdamW, batch 1. `usual` is the plan without a budget, `fastest`
 the one that --budget gets. PEFT runs without checkpointing, with layers_to_transform. Each contender is a process that
@@ -63,7 +63,7 @@ def spread(times: list[dict], others: list[dict]) -> str:
 def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[str]:
     bundles = compile_all(model, arguments, folder)
     last = f"last {arguments.last}"
-    of_peft = {"all": "PEFT, all", last: f"PEFT, {last}"}
+    of_peft = {"all": "PEFT, all", last: f"PEFT, {last}"} if arguments.peft else {}
     with ExitStack() as stack:
         turns: dict[object, Turn] = {}
         for key, bundle in bundles.items():
@@ -82,9 +82,11 @@ def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[s
         row = [read_cpu()[0], model.name, arguments.tokens, plan, layers]
         row += [f"{np.median([each['seconds'] for each in times]):.2f}"]
         row += ["1" if layers == "all" else spread(times, answers[plan, "all"])]
-        row += [f"{count_checkpoints(bundle) / 1e6:.1f}", spread(answers[of_peft[layers]], times)]
+        row += [f"{count_checkpoints(bundle) / 1e6:.1f}"]
+        row += [spread(answers[of_peft[layers]], times) if of_peft else ""]
         rows.append("| " + " | ".join(map(str, row)) + " |")
-    say(f"PEFT, {last}, beside all: {spread(answers[of_peft[last]], answers[of_peft['all']])}")
+    if of_peft:
+        say(f"PEFT, {last}, beside all: {spread(answers[of_peft[last]], answers[of_peft['all']])}")
     return rows
 
 
@@ -98,6 +100,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="no round begins after them")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of everyone; one for each core")
     parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote; else times are estimated")
+    parser.add_argument("--peft", action=argparse.BooleanOptionalAction, default=True, help="beside it, too")
     parser.add_argument("--folder", type=there, help="keeps the model for the next run; a temporary one, on a disk")
     parser.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     return parser.parse_args()

@@ -47,10 +47,10 @@ static void placeFlows(CheckpointPlan &plan, const Facts &facts, bool generates,
   plan.flow[1] = inPlace ? plan.flow[0] : memory.take(Owner::Flows, plan.bytes);
 }
 
-// The last segment is whole, and of the first its beginning may be missing.
-uint64_t placesOf(uint64_t checkpoints, uint64_t spacing) {
+// The last segment is whole, and of the first its beginning may be missing, where it is computed from the ids.
+uint64_t placesOf(uint64_t checkpoints, uint64_t spacing, bool areAll) {
   const uint64_t segment = std::clamp<uint64_t>(spacing, 1, std::max<uint64_t>(checkpoints, 1));
-  return checkpoints / segment + segment - 1;
+  return checkpoints / segment + segment - 1 + (!areAll && checkpoints % segment != 0 ? 1 : 0);
 }
 
 CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file) {

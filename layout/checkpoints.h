@@ -37,8 +37,9 @@ struct CheckpointPlan {
   uint64_t flow[2] = {};
 };
 
-// How many of so many checkpoints have memory at once where every `spacing`-th has a place of its own.
-uint64_t placesOf(uint64_t checkpoints, uint64_t spacing);
+// How many of so many checkpoints have memory at once where every `spacing`-th has a place of its own. `areAll`: no
+// layers lie below.
+uint64_t placesOf(uint64_t checkpoints, uint64_t spacing, bool areAll);
 
 CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file);
 

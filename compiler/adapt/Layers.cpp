@@ -10,6 +10,11 @@ namespace mebp {
 
 static format::LayerNumber findLayer(StringRef name) { return format::findLayerNumber({name.data(), name.size()}); }
 
+static std::string describeRange(const LayerRange &range) {
+  std::string text = std::to_string(range.first);
+  return range.last == range.first ? text : text + "-" + std::to_string(range.last);
+}
+
 FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
   Layers layers;
   if (choice.isAll())
@@ -27,8 +32,8 @@ FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
     return module.emitError() << "--lora-layers last:" << choice.lastOnes << ": the model has " << all
                               << " layers; give last:" << all << " or fewer";
   if (choice.lastOnes == 0 && choice.range.last >= all)
-    return module.emitError() << "--lora-layers " << choice.range.first << "-" << choice.range.last
-                              << ": the model has layers 0 to " << all - 1 << "; give numbers of these";
+    return module.emitError() << "--lora-layers " << describeRange(choice.range) << ": the model has layers 0 to "
+                              << all - 1 << "; give numbers of these";
   layers.isChosen = true;
   if (auto part = module->getAttrOfType<StringAttr>("mebp.text_part"))
     layers.isOfPart = !part.empty();

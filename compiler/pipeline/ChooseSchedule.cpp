@@ -59,7 +59,7 @@ std::vector<int64_t> listChunks(ModuleOp module, int64_t sequence) {
 } // namespace
 
 std::string describe(const Choice &choice) {
-  return describeSchedule(choice.schedule, choice.layers, choice.valueBytes);
+  return describeSchedule(choice.schedule, choice.layers, choice.areAllLayers, choice.valueBytes);
 }
 
 FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const Machine &machine,
@@ -166,6 +166,7 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   choice.fileBytes = layout.file.written();
   choice.seconds = seconds.total(chosen, countLayers(facts), trained, choice.fileBytes, rates);
   choice.layers = chosen.forwardOnly ? 0 : trained;
+  choice.areAllLayers = trained == countLayers(facts);
   return choice;
 }
 

@@ -57,7 +57,7 @@ std::string describe(const format::Bundle &bundle) {
   uint64_t values = 0;
   for (const format::Buffer &buffer : plan.buffers())
     values += buffer.name() == "kept" ? buffer.bytes() : 0;
-  return describeSchedule(schedule, countLayers(bundle), values);
+  return describeSchedule(schedule, countLayers(bundle), lowestTrainedOf(bundle) <= 1, values);
 }
 
 /// What a process has in all that runs such a plan from Python.

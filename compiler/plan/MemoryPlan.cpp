@@ -166,8 +166,8 @@ std::vector<PlannedBuffer> listBuffers(const layout::Facts &facts, const MemoryP
   const bool ofSome = spacing > 1;
   Buffers buffers;
   buffers.add("checkpoints", memory.of(Owner::Checkpoints),
-              std::to_string(layout::placesOf(layers, spacing)) + (ofSome ? " of " + std::to_string(layers) : "") +
-                  " layers' inputs");
+              std::to_string(layout::placesOf(layers, spacing, layers == countLayers(facts))) +
+                  (ofSome ? " of " + std::to_string(layers) : "") + " layers' inputs");
   buffers.add("cotangents", memory.of(Owner::Flows),
               choice.forwardOnly               ? "none: what flows forward"
               : flows.flow[0] == flows.flow[1] ? "of a layer's output, replaced by its input's"

@@ -18,7 +18,7 @@ from support import models
 from support.exports import export
 from support.pipeline import check, compare_gradients, make_bundle
 
-SEQUENCE, LAYERS = 24, 3
+SEQUENCE, LAYERS = 24, 4
 EXACT = {"weights": "f32", "embedding_weights": "f32"}
 CASES = {
     "usual": {},
@@ -64,7 +64,7 @@ def expect_same(found: dict, among: dict) -> None:
         assert np.array_equal(values, among[key]), key
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_beside_all_others(tmp_path, case, count):
     """Bit for bit: what is below has no part in them."""
@@ -105,11 +105,11 @@ def test_mezo_moves_what_is_chosen(tmp_path):
     assert all(not np.array_equal(after[key], before[key]) for key in after)
 
 
-@pytest.mark.parametrize("spacing, places", [(1, [1, 2, 3]), (2, [1, 2, 2])])
+@pytest.mark.parametrize("spacing, places", [(1, [1, 2, 3, 4]), (2, [1, 2, 3, 3])])
 def test_layers_below_keep_nothing(tmp_path, spacing, places):
     model = build()
     bundles = []
-    for count in (1, 2, 3):
+    for count in range(1, LAYERS + 1):
         (tmp_path / str(count)).mkdir()
         bundles.append(make_bundle(model, tmp_path / str(count), seq_len=SEQUENCE, lora_layers=f"last:{count}",
                                    checkpoint_spacing=spacing))  # fmt: skip
@@ -139,13 +139,13 @@ def test_peft_adapts_the_same_layers(tmp_path):
     randomise_adapter(session)
     session.save_adapter(tmp_path / "adapter")
     config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
-    assert config["layers_to_transform"] == [1, 2] and config["layers_pattern"] == "layers"
+    assert config["layers_to_transform"] == [2, 3] and config["layers_pattern"] == "layers"
     assert not any("." in name for name in config["target_modules"])
     base = build()
     load_weights(base, session.base_weights())
     adapted = PeftModel.from_pretrained(base, tmp_path / "adapter")
     adapted_layers = {layer_of(name) for name, _ in adapted.named_parameters() if "lora_" in name}
-    assert adapted_layers == {1, 2}
+    assert adapted_layers == {2, 3}
     ids = models.token_ids(model, 1, SEQUENCE)
     with torch.no_grad():
         expected = adapted.float()(input_ids=ids).logits.numpy()
@@ -166,12 +166,12 @@ FORM = ": give the last ones, such as last:8, or the numbers of the first and th
     ("layers", "options", "why"),
     [
         *((text, {}, f"--lora-layers {text}{FORM}")
-          for text in ("last", "last:", "last:1-2", "two", "2-1", "-1", "0,1")),
+          for text in ("", "last", "last:", "last:1-2", "two", "2-1", "-1", "0,1")),
         ("last:0", {}, "--lora-layers last:0: leaves no layer to train; give last:1 or more"),
-        ("last:4", {}, "--lora-layers last:4: the model has 3 layers; give last:3 or fewer"),
-        ("2-3", {}, "--lora-layers 2-3: the model has layers 0 to 2; give numbers of these"),
+        ("last:5", {}, "--lora-layers last:5: the model has 4 layers; give last:4 or fewer"),
+        ("2-4", {}, "--lora-layers 2-4: the model has layers 0 to 3; give numbers of these"),
         ("7", {"train": "full", "weights": "bf16"},
-         "--lora-layers 7-7: the model has layers 0 to 2; give numbers of these"),
+         "--lora-layers 7: the model has layers 0 to 3; give numbers of these"),
         ("last:1", {"lora": mebp.LoRA(targets=["model.layers.0.self_attn.q_proj"])},
          "--lora-targets: 'model.layers.0.self_attn.q_proj' names a layer by its number, as --lora-layers does; leave "
          "out one of them"),
@@ -201,11 +201,11 @@ def test_an_adapter_of_other_layers_is_refused(exported, tmp_path):
         mebp.compile(exported, bundles[layers], lora_layers=layers)
     mebp.Session(bundles["last:1"]).save_adapter(tmp_path / "adapter")
     mebp.Session(bundles["last:1"]).load_adapter(tmp_path / "adapter")
-    for layers, missing in (("last:2", 1), (None, 0)):
+    for layers, missing in (("last:2", 2), (None, 0)):
         with pytest.raises(mebp.Error) as refused:
             mebp.Session(bundles[layers]).load_adapter(tmp_path / "adapter")
         assert str(refused.value).endswith(
-            f"adapter_config.json: layers_to_transform is [2], the bundle trains layer {missing}, too; compile with "
+            f"adapter_config.json: layers_to_transform is [3], the bundle trains layer {missing}, too; compile with "
             "these --lora-layers or choose another adapter"
         )
 

@@ -103,8 +103,8 @@ void readTexts(const Texts &texts, Compilation &out) {
   split.isChosen = !texts.split.empty();
   if (!texts.splitLayers.empty())
     adapters.layers = readSplitLayers(texts.splitLayers);
-  if (!texts.loraLayers.empty())
-    layers = readLoraLayers(texts.loraLayers);
+  if (texts.loraLayers)
+    layers = readLoraLayers(*texts.loraLayers);
   if (texts.memoryBudget == "auto") {
     const std::optional<uint64_t> free = platform::findFreeBytes();
     if (!free)

@@ -4,6 +4,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "format/objectives.h"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -17,7 +18,8 @@ struct OptionError : std::runtime_error {
 /// What is written as text and meant as something else.
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
-  std::string train = "lora", splitLayers, loraLayers, split, wire, objective = format::objectives[0].name;
+  std::string train = "lora", splitLayers, split, wire, objective = format::objectives[0].name;
+  std::optional<std::string> loraLayers;
   bool accumulates = false, checksOptions = false;
 };
 
