@@ -41,12 +41,13 @@ class Trained(NamedTuple):
         return np.random.default_rng(1).integers(3, 330, (2, 23)).astype(np.int32)
 
 
-def train(family: str, folder: Path, **changes: object) -> Trained:
+def train(family: str, folder: Path, lora_layers: str | None = None, **changes: object) -> Trained:
     """With an adapter of random numbers, as training would leave one."""
     model = whole_models.build(family, **changes)
     model.save_pretrained(folder / "source")
     lora = mebp.LoRA(rank=3, alpha=7, targets=["all-linear"])
-    bundle = make_bundle(folder / "source", folder, seq_len=23, batch=2, weights="f32", lora=lora)
+    options = {"weights": "f32", "lora": lora, "lora_layers": lora_layers}
+    bundle = make_bundle(folder / "source", folder, seq_len=23, batch=2, **options)
     session = mebp.Session(bundle)
     generator = np.random.default_rng(0)
     session.set_trainables(
@@ -59,11 +60,13 @@ def train(family: str, folder: Path, **changes: object) -> Trained:
     return Trained(family, model, folder / "source", bundle, session, folder / "adapter")
 
 
-@pytest.fixture(scope="module", params=[*whole_models.FIELDS, "untied"])
+@pytest.fixture(scope="module", params=[*whole_models.FIELDS, "untied", "last layer"])
 def trained(request, tmp_path_factory) -> Trained:
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "untied":
         return train("gemma3", folder, tie_word_embeddings=False)
+    if request.param == "last layer":
+        return train("gemma3", folder, lora_layers="last:1")
     return train(request.param, folder)
 
 
