@@ -166,8 +166,8 @@ def _layers_of(file: Path, layers: object) -> Mapping[str, str]:
     if layers is None or layers == []:
         return {}
     numbers = sorted(layers) if isinstance(layers, list) and all(type(each) is int for each in layers) else [layers]
-    first, last = numbers[0], numbers[-1]
-    if type(first) is not int or first < 0 or numbers != list(range(first, last + 1)):
+    first = numbers[0]
+    if type(first) is not int or first < 0 or numbers != list(range(first, first + len(numbers))):
         raise Error(f"{file}: layers_to_transform are not layers one after the other, as --lora-layers has them; give "
                     "--base NAME.mebp, a bundle for it")  # fmt: skip
-    return {"lora_layers": f"{first}-{last}"}
+    return {"lora_layers": f"{first}-{numbers[-1]}"}
