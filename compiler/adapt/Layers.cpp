@@ -19,6 +19,10 @@ FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
   Layers layers;
   if (choice.isAll())
     return layers;
+  // PEFT takes no layers_to_transform beside the pattern that an adapter of a part has.
+  if (auto part = module->getAttrOfType<StringAttr>("mebp.text_part"); part && !part.empty())
+    return module.emitError() << "--lora-layers is not supported yet for the text of a model that takes more; leave it "
+                              << "out";
   int64_t all = 0;
   for (auto block : module.getOps<train::BlockOp>())
     for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
@@ -35,8 +39,6 @@ FailureOr<Layers> Layers::choose(ModuleOp module, const LayerChoice &choice) {
     return module.emitError() << "--lora-layers " << describeRange(choice.range) << ": the model has layers 0 to "
                               << all - 1 << "; give numbers of these";
   layers.isChosen = true;
-  if (auto part = module->getAttrOfType<StringAttr>("mebp.text_part"))
-    layers.isOfPart = !part.empty();
   layers.first = choice.lastOnes ? all - choice.lastOnes : choice.range.first;
   layers.count = choice.lastOnes ? choice.lastOnes : choice.range.last - choice.range.first + 1;
   return layers;
@@ -67,7 +69,7 @@ std::string Layers::describe() const {
 }
 
 void Layers::note(Builder &builder, NamedAttrList &attributes) const {
-  if (!areTold())
+  if (areAll())
     return;
   attributes.set("first_layer", builder.getI64IntegerAttr(first));
   attributes.set("layer_count", builder.getI64IntegerAttr(count));

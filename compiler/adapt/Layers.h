@@ -25,15 +25,13 @@ public:
                                    llvm::StringRef option) const;
 
   bool areAll() const { return !isChosen; }
-  /// Whether PEFT is told of them by their numbers: of a part of a model its targets are a pattern, which has them.
-  bool areTold() const { return isChosen && !isOfPart; }
   /// " in layers 20 to 23", or nothing where all are chosen.
   std::string describe() const;
-  /// Adds first_layer, layer_count and layers_pattern, where PEFT is told of them.
+  /// Adds first_layer, layer_count and layers_pattern, where not all are chosen.
   void note(mlir::Builder &builder, mlir::NamedAttrList &attributes) const;
 
 private:
-  bool isChosen = false, isOfPart = false;
+  bool isChosen = false;
   int64_t first = 0, count = 0;
   std::string pattern; // what stands before a number: layers
 };

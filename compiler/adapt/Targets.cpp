@@ -72,7 +72,7 @@ SmallVector<AdaptedLinear> Targets::find(train::BlockOp block, func::FuncOp func
       available.insert(withModule(linear.weight).str());
     if (!isTarget(linear, isHead)) {
       // PEFT leaves layers alone that it is not told of, but not what target_parameters name in them.
-      const bool isOfOtherLayer = layers.areTold() && !linear.isParameter &&
+      const bool isOfOtherLayer = !layers.areAll() && !linear.isParameter &&
                                   llvm::any_of(targets, [&](StringRef one) { return isNamed(linear, isHead, one); });
       if (!isOfOtherLayer)
         leave(linear);

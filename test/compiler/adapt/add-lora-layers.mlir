@@ -3,6 +3,7 @@
 // RUN: mebp-opt %s --mebp-add-lora="rank=2 targets=all-linear from-layer=0 to-layer=1" | FileCheck %s --check-prefix=RANGE
 // RUN: mebp-opt %s --mebp-train-parameters="targets=*up*,norm.weight last-layers=1" | FileCheck %s --check-prefix=FULL
 // RUN: not mebp-opt %s --mebp-add-lora="rank=2 targets=up last-layers=4" 2>&1 | FileCheck %s --check-prefix=LAST
+// RUN: echo 'module attributes {mebp.text_part = "model.text"} {}' > %t && not mebp-opt %t --mebp-add-lora="rank=2 last-layers=1" 2>&1 | FileCheck %s --check-prefix=PART
 // RUN: not mebp-opt %s --mebp-add-lora="rank=2 targets=up from-layer=2 to-layer=3" 2>&1 | FileCheck %s --check-prefix=NONE
 
 // One backward alone, without a cotangent of its input: the layers below have none.
@@ -19,6 +20,7 @@
 // FULL: nn.parameter @layers.0.up.weight : tensor<4x4xf32> {storage = "bf16"}
 // FULL: nn.parameter @layers.1.up.weight : tensor<4x4xf32> {storage = "bf16"}
 // FULL: nn.parameter @layers.2.up.weight : {{.*}}trainable}
+// PART: error: --lora-layers is not supported yet for the text of a model that takes more; leave it out{{$}}
 // LAST: error: --lora-layers last:4: the model has 3 layers; give last:3 or fewer{{$}}
 // NONE: error: --lora-layers 2-3: the model has layers 0 to 2; give numbers of these{{$}}
 
