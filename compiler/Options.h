@@ -53,6 +53,15 @@ struct Adapters {
   }
 };
 
+/// The layers that are trained, as --lora-layers says them: so many last ones, or a range by the numbers in their names.
+/// All of them where neither is given.
+struct LayerChoice {
+  int64_t lastOnes = 0;
+  LayerRange range;
+
+  bool isAll() const { return lastOnes == 0 && range.first == 0 && range.last < 0; }
+};
+
 /// The model over two machines: a device, which has the text and the adapter, and a server, which has layers.
 struct Split {
   bool isChosen = false;
@@ -146,6 +155,7 @@ struct Options {
   StepShape shape;
   Lora lora;
   Adapters adapters;
+  LayerChoice layers;
   Split split;
   Full full;
   Galore galore;

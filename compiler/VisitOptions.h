@@ -47,6 +47,9 @@ template <typename Visitor, typename AnyOptions> void visitOptions(AnyOptions &o
       visitor(nameField(name), value);
     }
   });
+  visitor("last_layers", options.layers.lastOnes);
+  visitor("from_layer", options.layers.range.first);
+  visitor("to_layer", options.layers.range.last);
   visitor("split", options.split.isChosen);
   visitor("device_first", options.split.deviceFirst);
   visitor("device_last", options.split.deviceLast);

@@ -29,6 +29,15 @@ std::vector<int32_t> gradientProgramsOf(const Block &block) {
   return numbers;
 }
 
+uint32_t lowestTrainedOf(const Bundle &bundle) {
+  if (bundle.has_split()) // of whose blocks some programs are elsewhere
+    return bundle.split().lowest_trained();
+  int lowest = bundle.blocks_size() - 1;
+  while (lowest > 0 && programOf(bundle.blocks(lowest - 1), backwardProgram) != noProgram)
+    --lowest;
+  return static_cast<uint32_t>(lowest);
+}
+
 const Parameter *findParameter(const Block &block, std::string_view name) {
   for (const Parameter &parameter : block.parameters())
     if (parameter.name() == name)

@@ -66,6 +66,8 @@ bool hasStepPort(const Bundle &bundle, const StepPort &port);
 StepShape stepShapeOf(const Bundle &bundle);
 // The blocks whose forward says how their experts are used.
 std::vector<uint32_t> routedBlocks(const Bundle &bundle);
+// The first block that a backward comes to; the head where that alone is trained.
+uint32_t lowestTrainedOf(const Bundle &bundle);
 // Of half a model: whether the last of the server's blocks is the one before the head. Then the rows alone that the
 // head runs on cross behind it.
 bool selectsRows(const Bundle &half);

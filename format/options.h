@@ -69,6 +69,9 @@ inline constexpr OptionText options[] = {
      "layers to adapt: all-linear, which leaves the head out, or names such as q_proj,lm_head or, of experts, "
      "experts.down_proj",
      "all-linear"},
+    {"lora-layers", "WHICH",
+     "train these layers alone: the last ones, as in last:8, or the numbers of the first and the last, as in 20-23 "
+     "(default: all)"},
     OptionText{"rank-down", "N", "numbers of a token that come from a layer", "32"}.in(remoteGroup),
     OptionText{"rank-up", "N", "numbers of a token that go back to a layer", "32"}.in(remoteGroup),
     OptionText{"share-a", "", "one A for layers that read one value: q, k and v"}.in(remoteGroup),

@@ -74,6 +74,31 @@ constexpr std::string_view layerOfTokenRows(std::string_view name) {
   return isOne ? name.substr(peftPrefix.size(), name.size() - around) : std::string_view();
 }
 
+// The first part of a name that is a number, with another before it, as PEFT reads layers_to_transform: 3 of
+// model.layers.3.mlp.up_proj, behind the pattern `layers`.
+struct LayerNumber {
+  std::string_view pattern; // empty: there is none
+  uint64_t number = 0;
+};
+constexpr LayerNumber findLayerNumber(std::string_view name) {
+  std::string_view before;
+  while (!name.empty()) {
+    const size_t dot = name.find('.');
+    const std::string_view part = name.substr(0, dot);
+    bool isNumber = !before.empty() && !part.empty() && part.size() < 10;
+    LayerNumber found{before};
+    for (const char letter : part) {
+      isNumber &= letter >= '0' && letter <= '9';
+      found.number = 10 * found.number + static_cast<uint64_t>(letter - '0');
+    }
+    if (isNumber)
+      return found;
+    before = part;
+    name = dot == std::string_view::npos ? std::string_view() : name.substr(dot + 1);
+  }
+  return {};
+}
+
 // Empty where it is no factor's name.
 constexpr std::string_view adaptedLayer(std::string_view factor) {
   for (std::string_view suffix : factorSuffixes)

@@ -6,23 +6,24 @@
 namespace mebp::layout {
 
 static void placeInFile(CheckpointPlan &plan, uint32_t count, Region &file) {
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = plan.first; i < count; ++i)
     plan.places.push_back(file.takePages(Owner::Checkpoints, plan.bytes));
 }
 
-// Of half a model: each layer that runs here keeps its input.
+// Of half a model: each layer keeps its input that runs here and that a backward comes to.
 static void placeWhereRun(CheckpointPlan &plan, const Facts &facts, Region &memory) {
-  for (uint32_t layer = 1; layer <= facts.layers(); ++layer)
+  for (uint32_t layer = plan.first + 1; layer <= facts.layers(); ++layer)
     plan.places.push_back(facts.blocks[layer]->runsHere ? memory.take(Owner::Checkpoints, plan.bytes) : noOffset);
 }
 
 static void placeInSegments(CheckpointPlan &plan, uint32_t count, const Choice &choice, Region &memory) {
-  plan.spacing = std::clamp(choice.spacing, 1u, std::max(count, 1u));
-  plan.missing = (plan.spacing - count % plan.spacing) % plan.spacing;
+  const uint32_t read = count - plan.first;
+  plan.spacing = std::clamp(choice.spacing, 1u, std::max(read, 1u));
+  plan.missing = (plan.spacing - read % plan.spacing) % plan.spacing;
   std::vector<uint64_t> shared(plan.spacing, noOffset);
-  for (uint32_t i = 0; i < count; ++i) {
+  for (uint32_t i = plan.first; i < count; ++i) {
     uint64_t own = noOffset;
-    uint64_t &place = plan.isKept(i) ? own : shared[(i + plan.missing) % plan.spacing];
+    uint64_t &place = plan.isKept(i) ? own : shared[plan.placeInSegment(i)];
     if (place == noOffset || choice.isApart)
       place = memory.take(Owner::Checkpoints, plan.bytes);
     plan.places.push_back(place);
@@ -46,19 +47,19 @@ static void placeFlows(CheckpointPlan &plan, const Facts &facts, bool generates,
   plan.flow[1] = inPlace ? plan.flow[0] : memory.take(Owner::Flows, plan.bytes);
 }
 
-// The last segment is whole, and of the first its beginning may be missing.
-uint64_t placesOf(uint64_t checkpoints, uint64_t spacing) {
+// The last segment is whole, and of the first its beginning may be missing, where it is computed from the ids.
+uint64_t placesOf(uint64_t checkpoints, uint64_t spacing, bool areAll) {
   const uint64_t segment = std::clamp<uint64_t>(spacing, 1, std::max<uint64_t>(checkpoints, 1));
-  return checkpoints / segment + segment - 1;
+  return checkpoints / segment + segment - 1 + (!areAll && checkpoints % segment != 0 ? 1 : 0);
 }
 
 CheckpointPlan planCheckpoints(const Facts &facts, const Choice &choice, Region &memory, Region &file) {
   CheckpointPlan plan = beginPlan(facts, false);
   plan.forwardOnly = choice.forwardOnly;
   plan.spilled = choice.spillsCheckpoints && !plan.forwardOnly;
-  if (plan.forwardOnly)
-    plan.places.assign(facts.layers(), noOffset);
-  else if (facts.model->isSplit)
+  plan.first = plan.forwardOnly ? facts.layers() : facts.layersBelow();
+  plan.places.assign(plan.first, noOffset);
+  if (facts.model->isSplit)
     placeWhereRun(plan, facts, memory);
   else if (plan.spilled)
     placeInFile(plan, facts.layers(), file);

@@ -145,6 +145,7 @@ ModelFacts modelFactsOf(const format::Bundle &bundle) {
   for (size_t i = 0; i < facts.stepPorts.size(); ++i)
     if (const format::StepPort &port = format::stepPorts[i]; !port.ofSome || hasStepPort(bundle, port))
       facts.stepPorts[i] = format::bytesOf(port, shape);
+  facts.lowestTrained = lowestTrainedOf(bundle);
   facts.isSplit = bundle.has_split();
   facts.isGathered = facts.isSplit && bundle.split().place() == format::Split::DEVICE && selectsRows(bundle);
   facts.wire = wireBytes(bundle);

@@ -81,6 +81,7 @@ struct ModelFacts {
   std::vector<format::TrainedShape> shapes; // of them, each once
   // Bytes of each; 0: it has no place in the session's memory.
   std::array<uint64_t, std::size(format::stepPorts)> stepPorts = {};
+  uint32_t lowestTrained = 0; // the first block that a backward comes to
   bool isSplit = false;
   bool isGathered = false; // the head's input comes from elsewhere, in the rows alone that it runs on
   uint64_t wire = 0;       // of frames to the other half of a split model, until it has them
@@ -93,6 +94,8 @@ struct Facts {
   std::vector<std::shared_ptr<const BlockFacts>> blocks; // embedding, layers, head
 
   uint32_t layers() const { return static_cast<uint32_t>(blocks.size() - 2); }
+  // Those whose input no backward reads: before the first one that it comes to.
+  uint32_t layersBelow() const { return model->lowestTrained > 0 ? model->lowestTrained - 1 : 0; }
 };
 
 Facts factsOf(const format::Bundle &bundle);

@@ -36,7 +36,10 @@ struct AddLora : impl::AddLoraBase<AddLora> {
       module.emitError() << wrong;
       return signalPassFailure();
     }
-    Targets chosen(targets, "--lora-targets", /*parameters=*/true);
+    FailureOr<Layers> layers = Layers::choose(module, {lastLayers, {fromLayer, toLayer}});
+    if (failed(layers) || failed(layers->checkTargets(module, targets, "--lora-targets")))
+      return signalPassFailure();
+    Targets chosen(targets, "--lora-targets", /*parameters=*/true, *layers);
     for (auto block : llvm::to_vector(module.getOps<train::BlockOp>())) {
       func::FuncOp function = block.lookupFunction(format::forwardProgram);
       if (!function)
@@ -61,6 +64,7 @@ struct AddLora : impl::AddLoraBase<AddLora> {
     if (dropout != 0)
       lora.set("dropout", builder.getF32FloatAttr(dropout));
     lora.set("target_modules", chosen.getModules(&getContext()));
+    layers->note(builder, lora);
     module->setAttr("mebp.lora", lora.getDictionary(&getContext()));
     if (ArrayAttr parameters = chosen.getParameters(&getContext()); !parameters.empty())
       module->setAttr("mebp.target_parameters", parameters);

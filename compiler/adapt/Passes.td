@@ -19,6 +19,16 @@ def AssignStorage : Pass<"mebp-assign-storage", "::mlir::ModuleOp"> {
   ];
 }
 
+/// Of what trains some layers alone (Layers.h).
+class OptionsOfLayers {
+  list<Option> options = [
+    Option<"lastLayers", "last-layers", "int64_t", "0", "train so many last layers alone; 0: the range">,
+    Option<"fromLayer", "from-layer", "int64_t", "0", "the first of the range of layers to train">,
+    Option<"toLayer", "to-layer", "int64_t", "-1", "its last; -1: the model's last">
+  ];
+}
+def LayerOptions : OptionsOfLayers;
+
 def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
   let summary = "Add low-rank adapters to the chosen linear layers";
   let description = [{
@@ -31,14 +41,14 @@ def AddLora : Pass<"mebp-add-lora", "::mlir::ModuleOp"> {
     ```
     With dropout, A reads `nn.dropout(%x)`, whose salt counts the block's adapters.
   }];
-  let options = [
+  let options = !listconcat([
     Option<"rank", "rank", "int64_t", "::mebp::Lora().rank", "inner size of the adapters">,
     Option<"alpha", "alpha", "double", "::mebp::Lora().alpha", "adapters are scaled by alpha / rank">,
     Option<"isRankStabilized", "rslora", "bool", "::mebp::Lora().isRankStabilized", "by alpha / sqrt(rank) instead">,
     Option<"dropout", "dropout", "double", "::mebp::Lora().dropout", "the share of what A reads that is zeroed">,
     ListOption<"targets", "targets", "std::string",
                "names of linear layers as PEFT takes them; all-linear: every one but the head">
-  ];
+  ], LayerOptions.options);
   let dependentDialects = ["::mebp::train::TrainDialect"];
   let statistics = [Statistic<"adapted", "adapted", "linear layers with an adapter">];
 }
@@ -144,8 +154,9 @@ def TrainParameters : Pass<"mebp-train-parameters", "::mlir::ModuleOp"> {
     nn.parameter @model.norm.weight : tensor<576xf32> {storage = "f32", trainable}
     ```
   }];
-  let options = [ListOption<"targets", "targets", "std::string",
-                            "patterns of names of parameters or layers, or all-linear">,
-                 Option<"changesInt8", "changes-int8", "bool", "false", "the optimizer changes weights of eight bits">];
+  let options = !listconcat([
+    ListOption<"targets", "targets", "std::string", "patterns of names of parameters or layers, or all-linear">,
+    Option<"changesInt8", "changes-int8", "bool", "false", "the optimizer changes weights of eight bits">
+  ], LayerOptions.options);
   let dependentDialects = ["::mebp::nn::NNDialect", "::mebp::train::TrainDialect"];
 }

@@ -71,7 +71,11 @@ SmallVector<AdaptedLinear> Targets::find(train::BlockOp block, func::FuncOp func
     else if (parameters)
       available.insert(withModule(linear.weight).str());
     if (!isTarget(linear, isHead)) {
-      leave(linear);
+      // PEFT leaves layers alone that it is not told of, but not what target_parameters name in them.
+      const bool isOfOtherLayer = !layers.areAll() && !linear.isParameter &&
+                                  llvm::any_of(targets, [&](StringRef one) { return isNamed(linear, isHead, one); });
+      if (!isOfOtherLayer)
+        leave(linear);
       continue;
     }
     found.push_back(linear);
@@ -92,21 +96,22 @@ void Targets::leave(const AdaptedLinear &linear) {
   untouchedParameters.insert(withModule(linear.weight));
 }
 
-bool Targets::isTarget(const AdaptedLinear &linear, bool isHead) {
+bool Targets::isNamed(const AdaptedLinear &linear, bool isHead, StringRef target) const {
   auto endsWith = [](StringRef name, StringRef end) { return name == end || name.ends_with(("." + end).str()); };
   if (linear.experts && !parameters) // only LoRA has adapters of these
     return false;
-  auto matches = [&](StringRef target) {
-    if (target == "all-linear")
-      return !isHead && !linear.isParameter;
-    if (!linear.isParameter)
-      return endsWith(linear.layer, target);
-    bool isLayer = linear.layer != linear.weight && endsWith(linear.layer, target);
-    return parameters && (isLayer || (target.contains('.') && endsWith(linear.weight, target)));
-  };
+  if (target == "all-linear")
+    return !isHead && !linear.isParameter;
+  if (!linear.isParameter)
+    return endsWith(linear.layer, target);
+  bool isLayer = linear.layer != linear.weight && endsWith(linear.layer, target);
+  return parameters && (isLayer || (target.contains('.') && endsWith(linear.weight, target)));
+}
+
+bool Targets::isTarget(const AdaptedLinear &linear, bool isHead) {
   bool any = false;
   for (auto [i, target] : llvm::enumerate(targets))
-    if (matches(target))
+    if (isNamed(linear, isHead, target) && layers.mayTrain(linear.layer, target))
       matched[i] = any = true;
   return any;
 }
@@ -114,8 +119,8 @@ bool Targets::isTarget(const AdaptedLinear &linear, bool isHead) {
 LogicalResult Targets::checkAll(ModuleOp module) const {
   for (auto [target, found] : llvm::zip(targets, matched))
     if (!found)
-      return module.emitError() << option << ": '" << target << "' matches no linear layer; there are "
-                                << llvm::join(available, ", ");
+      return module.emitError() << option << ": '" << target << "' matches no linear layer" << layers.describe()
+                                << "; there are " << llvm::join(available, ", ");
   return success();
 }
 

@@ -11,6 +11,7 @@
 // after the other, and all but the last lie in the `base_layer` of the next.
 #pragma once
 
+#include "compiler/adapt/Layers.h"
 #include "dialects/nn/Experts.h"
 #include "dialects/nn/Linear.h"
 #include "dialects/nn/Parameters.h"
@@ -34,8 +35,9 @@ struct AdaptedLinear {
 class Targets {
 public:
   /// `option` is what the targets were given by. `parameters`: whether they may name what is no linear layer's.
-  Targets(mlir::ArrayRef<std::string> targets, mlir::StringRef option, bool parameters = false)
-      : targets(targets), option(option), parameters(parameters), matched(targets.size(), false) {}
+  Targets(mlir::ArrayRef<std::string> targets, mlir::StringRef option, bool parameters = false, Layers layers = {})
+      : targets(targets), option(option), parameters(parameters), layers(std::move(layers)),
+        matched(targets.size(), false) {}
 
   /// Those of one block that the targets name.
   mlir::SmallVector<AdaptedLinear> find(train::BlockOp block, mlir::func::FuncOp function);
@@ -43,7 +45,8 @@ public:
   void leave(train::BlockOp block, mlir::func::FuncOp function);
   /// After all blocks: whether each target has matched.
   mlir::LogicalResult checkAll(mlir::ModuleOp module) const;
-  /// As PEFT adapts whatever ends like these names: full names where another layer ends so and was left alone.
+  /// As PEFT adapts whatever ends like these names, in the layers that it is told: full names where another one ends so
+  /// and was left alone.
   mlir::ArrayAttr getModules(mlir::MLIRContext *context) const;
   /// Likewise its target_parameters.
   mlir::ArrayAttr getParameters(mlir::MLIRContext *context) const;
@@ -51,11 +54,14 @@ public:
 private:
   mlir::SmallVector<AdaptedLinear> collect(train::BlockOp block, mlir::func::FuncOp function);
   void leave(const AdaptedLinear &linear);
+  /// Whether a target names it, and whether it is to be adapted: its layer is trained, too.
+  bool isNamed(const AdaptedLinear &linear, bool isHead, mlir::StringRef target) const;
   bool isTarget(const AdaptedLinear &linear, bool isHead);
 
   mlir::ArrayRef<std::string> targets;
   mlir::StringRef option;
   bool parameters;
+  Layers layers;
   std::vector<bool> matched;
   llvm::UniqueVector<std::string> available;           // ends of names
   llvm::StringSet<> untouched, untouchedParameters;    // likewise

@@ -8,7 +8,9 @@
 //    or bf16: what a step changes is far below a quantised weight's grid. An optimizer that rounds at random takes
 //    int8.
 // 3. A target that matches nothing is an error, and so is a parameter that no block reads.
-// 4. What is `whole` is trained in any case, beside adapters, too: the head of a classifier.
+// 4. Where some layers alone are trained, a target means what is in them, or has a name as it stands.
+// 5. What is `whole` is trained in any case, beside adapters, too: the head of a classifier.
+#include "compiler/adapt/Layers.h"
 #include "compiler/adapt/Passes.h"
 #include "dialects/nn/Experts.h"
 #include "dialects/nn/Linear.h"
@@ -33,8 +35,11 @@ struct TrainParameters : impl::TrainParametersBase<TrainParameters> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (failed(collectReaders(module)))
+    FailureOr<Layers> chosen = Layers::choose(module, {lastLayers, {fromLayer, toLayer}});
+    if (failed(chosen) || failed(chosen->checkTargets(module, targets, "--train-targets")) ||
+        failed(collectReaders(module)))
       return signalPassFailure();
+    layers = *chosen;
     for (const std::string &target : targets) {
       FailureOr<SmallVector<nn::ParameterOp>> matches = findMatches(module, target);
       if (failed(matches) || llvm::any_of(*matches, [&](nn::ParameterOp found) { return failed(train(found)); }))
@@ -85,6 +90,8 @@ private:
       if (parameter.getNumber())
         continue; // of which ops are made
       StringRef name = parameter.getSymName();
+      if (!layers.mayTrain(name, target) && !layers.mayTrain(format::layerOf(name), target))
+        continue;
       available.insert(format::moduleOf(format::layerOf(name)));
       auto aliases = parameter.getAliases();
       bool isNamed =
@@ -94,7 +101,8 @@ private:
         found.push_back(parameter);
     }
     if (found.empty())
-      return refuse() << "matches no parameter; the layers' names end in " << llvm::join(available, ", ");
+      return refuse() << "matches no parameter" << layers.describe() << "; the layers' names end in "
+                      << llvm::join(available, ", ");
     return found;
   }
 
@@ -122,6 +130,7 @@ private:
     func::FuncOp function;
     unsigned argument;
   };
+  Layers layers;
   llvm::StringMap<SmallVector<Reader>> readers;
   llvm::StringSet<> linear; // layers' weights
 };

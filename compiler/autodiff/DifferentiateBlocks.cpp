@@ -3,13 +3,15 @@
 // Makes the backward function of each layer and the objective of the head (MeBP, section 3; MeSP, section 4.3).
 //
 // 1. Clone the forward function: the clone recomputes from the checkpoint whatever its backward half reads.
-// 2. Differentiate with respect to what is passed in, by the block before or by another program of the block, and the
-//    trainable parameters (Differentiate.h). The seeds are new arguments: the cotangents of what is passed on or, at
-//    the head, the coefficients of the log-probabilities, and of what else an objective may depend on.
+// 2. Differentiate with respect to the active arguments (Activity.h): the trainable parameters, and what is passed in,
+//    by the block before or by another program of the block, if it depends on one (Differentiate.h). A block without
+//    any has no backward. The seeds are new arguments: the cotangents of what is passed on or, at the head, the
+//    coefficients of the log-probabilities, and of what else an objective may depend on.
 // 3. Return the results for the caller, the cotangents of what was passed in, and the gradients. Drop what nobody
 //    reads: the last linear layer of a block, for one, is never recomputed.
 // 4. Where two programs of a block take one flow, the backward of the later one comes first, and the other adds to its
 //    cotangent. Likewise of what several blocks share: the backward of each that reads it adds to its cotangent.
+#include "compiler/autodiff/Activity.h"
 #include "compiler/autodiff/Differentiate.h"
 #include "compiler/autodiff/Passes.h"
 #include "dialects/nn/Arithmetic.h"
@@ -30,32 +32,41 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
   using DifferentiateBlocksBase::DifferentiateBlocksBase;
 
   void runOnOperation() override {
+    Activity activity(getOperation());
     for (auto block : getOperation().getOps<train::BlockOp>()) {
       LogicalResult result = success();
+      activity.beginBlock();
       if (block.getKind() == train::BlockKind::Head)
-        result = derive(block, format::logProbabilitiesProgram, format::objectiveProgram);
+        result = derive(activity, block, format::logProbabilitiesProgram, format::objectiveProgram);
       for (const format::ProgramTraits &program : train::getForwardPrograms(block))
         if (succeeded(result))
-          result = derive(block, program.name, program.backward);
+          result = derive(activity, block, program.name, program.backward);
       if (failed(result))
         return signalPassFailure();
     }
   }
 
-  LogicalResult derive(train::BlockOp block, std::string_view from, std::string_view program) {
+  LogicalResult derive(Activity &activity, train::BlockOp block, std::string_view from, std::string_view program) {
     func::FuncOp function = block.lookupFunction(from);
     if (!function)
       return failure();
-    if (!hasActiveArguments(function))
-      return success(); // a table that is frozen
-    func::FuncOp &derived = done[function.getSymName()];
+    const llvm::SmallBitVector active = activity.enter(block, function);
+    if (active.none())
+      return success();
+    SmallVector<Derived> &known = done[function.getSymName()];
+    auto entry = llvm::find_if(known, [&](const Derived &one) { return one.active == active; });
+    func::FuncOp derived = entry == known.end() ? func::FuncOp() : entry->function;
     if (!derived) {
       auto stem = function.getSymName().rsplit('.').first;
-      derived = differentiateFunction(block, function, (stem + "." + StringRef(program)).str());
+      std::string name = (stem + "." + StringRef(program)).str();
+      if (hasInactiveInput(function, active))
+        name += known.empty() ? ".partial" : ".partial." + std::to_string(known.size());
+      derived = differentiateFunction(block, function, active, name);
       if (!derived)
         return failure();
       addCotangents(derived, format::addsCotangents(program) ? &train::PortAttr::isCotangent
                                                              : &train::PortAttr::isSharedCotangent);
+      known.push_back({active, derived});
     }
     block.setProgram(program, derived.getSymName());
     return success();
@@ -78,11 +89,11 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     }
   }
 
-  /// Whether something is passed in, whose cotangent goes back, or a parameter is trained.
-  static bool hasActiveArguments(func::FuncOp function) {
+  /// Whether it is passed something in whose cotangent nobody asks for.
+  static bool hasInactiveInput(func::FuncOp function, const llvm::SmallBitVector &active) {
     return llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
-      unsigned number = argument.getArgNumber();
-      return train::getArgumentPort(function, number).isPassed() || train::isTrainable(function, number);
+      const unsigned number = argument.getArgNumber();
+      return train::getArgumentPort(function, number).isPassed() && !active.test(number);
     });
   }
 
@@ -102,21 +113,26 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     return std::nullopt;
   }
 
-  func::FuncOp differentiateFunction(train::BlockOp block, func::FuncOp forward, const std::string &name) {
+  func::FuncOp differentiateFunction(train::BlockOp block, func::FuncOp forward, const llvm::SmallBitVector &isActive,
+                                     const std::string &name) {
     OpBuilder builder(forward);
     builder.setInsertionPointAfter(forward);
     auto function = cast<func::FuncOp>(builder.clone(*forward));
     function.setName(name);
     auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
 
-    SmallVector<Value> active;
-    for (BlockArgument argument : function.getArguments())
-      if (train::getArgumentPort(function, argument.getArgNumber()).isPassed())
-        active.push_back(argument);
+    SmallVector<Value> active, trainable;
+    unsigned next = 0; // behind what is passed in
+    for (BlockArgument argument : function.getArguments()) {
+      const unsigned number = argument.getArgNumber();
+      next += train::getArgumentPort(function, number).isPassed();
+      if (isActive.test(number))
+        (train::isTrainable(function, number) ? trainable : active).push_back(argument);
+    }
+    llvm::append_range(active, trainable);
     SmallVector<Value> results;
     SmallVector<std::pair<train::PortKind, std::string>> ports;
     Cotangents seeds;
-    unsigned next = active.size();
     for (auto [index, output] : llvm::enumerate(terminator.getOperands())) {
       train::PortAttr port = train::getResultPort(function, index);
       if (port.getKind() == train::PortKind::Result && block.getKind() == train::BlockKind::Head) {
@@ -133,9 +149,6 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
       seed = seed ? nn::AddOp::create(builder, output.getLoc(), seed.getType(), seed, cotangent) : cotangent;
       ++next;
     }
-    for (BlockArgument argument : function.getArguments())
-      if (train::isTrainable(function, argument.getArgNumber()))
-        active.push_back(argument);
     FailureOr<Cotangents> cotangents = differentiate(function, active, seeds);
     if (failed(cotangents))
       return {};
@@ -169,7 +182,11 @@ struct DifferentiateBlocks : impl::DifferentiateBlocksBase<DifferentiateBlocks> 
     return function;
   }
 
-  llvm::StringMap<func::FuncOp> done; // by the name of the function that was differentiated
+  struct Derived {
+    llvm::SmallBitVector active; // arguments of the function that was differentiated
+    func::FuncOp function;
+  };
+  llvm::StringMap<SmallVector<Derived>> done; // by that one's name
 };
 
 } // namespace

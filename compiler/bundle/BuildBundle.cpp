@@ -159,6 +159,11 @@ SmallVector<nn::ParameterOp> buildBundle(ModuleOp module, const Options &options
       model.mutable_lora()->set_rslora_alpha(stabilized.getValueAsDouble());
     if (auto dropout = lora.getAs<FloatAttr>("dropout"))
       model.mutable_lora()->set_dropout(static_cast<float>(dropout.getValueAsDouble()));
+    if (auto pattern = lora.getAs<StringAttr>("layers_pattern")) {
+      model.mutable_lora()->set_first_layer(lora.getAs<IntegerAttr>("first_layer").getInt());
+      model.mutable_lora()->set_layer_count(lora.getAs<IntegerAttr>("layer_count").getInt());
+      model.mutable_lora()->set_layers_pattern(pattern.str());
+    }
     for (auto name : lora.getAs<ArrayAttr>("target_modules").getAsRange<StringAttr>())
       model.mutable_lora()->add_target_modules(name.str());
   }

@@ -51,6 +51,10 @@ llvm::json::Object describeAdapter(const Options &options, const format::Lora &l
     described["rslora"] = options.lora.isRankStabilized;
     if (lora.dropout() != 0)
       described["dropout"] = options.lora.dropout;
+    if (const int64_t count = lora.layer_count()) {
+      described["first_layer"] = lora.first_layer();
+      described["last_layer"] = lora.first_layer() + count - 1;
+    }
   }
   Adapters::visit(options.adapters, [&](StringRef option, const auto &value) {
     if (kind.takes(option))

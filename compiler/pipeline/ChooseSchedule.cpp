@@ -59,7 +59,7 @@ std::vector<int64_t> listChunks(ModuleOp module, int64_t sequence) {
 } // namespace
 
 std::string describe(const Choice &choice) {
-  return describeSchedule(choice.schedule, choice.layers, choice.valueBytes);
+  return describeSchedule(choice.schedule, choice.layers, choice.areAllLayers, choice.valueBytes);
 }
 
 FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Options &options, const Machine &machine,
@@ -162,10 +162,11 @@ Choice ScheduleChooser::evaluate(const Part &chunk, const Part &tile, int64_t sp
   StepSeconds seconds = chunk.seconds;
   seconds.head = tile.seconds.head;
   seconds.loss = tile.seconds.loss;
-  const uint64_t layers = countLayers(facts);
+  const uint64_t trained = countTrainedLayers(facts);
   choice.fileBytes = layout.file.written();
-  choice.seconds = seconds.total(chosen, layers, choice.fileBytes, rates);
-  choice.layers = chosen.forwardOnly ? 0 : layers;
+  choice.seconds = seconds.total(chosen, countLayers(facts), trained, choice.fileBytes, rates);
+  choice.layers = chosen.forwardOnly ? 0 : trained;
+  choice.areAllLayers = trained == countLayers(facts);
   return choice;
 }
 
@@ -177,7 +178,7 @@ const std::vector<Choice> &ScheduleChooser::listChoices(Spill spill) const {
   // What is in a file, or not there at all, need not be computed again.
   const bool canSpace = spill == Spill::None && !session.forwardOnly;
   const auto mostSpacing =
-      static_cast<int64_t>(canSpace ? std::max<uint64_t>(countLayers(chunks.front().facts), 1) : 1);
+      static_cast<int64_t>(canSpace ? std::max<uint64_t>(countTrainedLayers(chunks.front().facts), 1) : 1);
   for (const Part &chunk : chunks)
     for (const Part &tile : tiles)
       for (int64_t spacing = 1; spacing <= mostSpacing; ++spacing)
@@ -192,7 +193,8 @@ ScheduleChooser::Part ScheduleChooser::join(const Part &first, const Part &rest,
   part.keptValues = first.keptValues;
   part.schedule.keep = {layers, first.schedule.keep.restPrice, rest.schedule.keep.restPrice};
   part.layerScratch = std::max(first.layerScratch, rest.layerScratch);
-  for (int64_t layer = 0; layer < layers; ++layer) {
+  const int64_t below = rest.facts.layersBelow();
+  for (int64_t layer = below; layer < below + layers; ++layer) {
     part.facts.blocks[layer + 1] = first.facts.blocks[layer + 1]; // behind the embedding
     part.seconds.layersBackward += first.seconds.backwardByLayer[layer] - rest.seconds.backwardByLayer[layer];
   }
@@ -202,8 +204,8 @@ ScheduleChooser::Part ScheduleChooser::join(const Part &first, const Part &rest,
 void ScheduleChooser::addKept(std::vector<Choice> &choices) const {
   for (const std::vector<Part> &byPrice : kept)
     for (size_t i = 1; i < byPrice.size(); ++i)
-      for (size_t layers = 1; layers <= byPrice[i].facts.layers(); ++layers) {
-        const bool isAll = layers == byPrice[i].facts.layers();
+      for (size_t layers = 1; layers <= countTrainedLayers(byPrice[i].facts); ++layers) {
+        const bool isAll = layers == countTrainedLayers(byPrice[i].facts);
         const Part chunk = isAll ? byPrice[i] : join(byPrice[i], byPrice[i - 1], static_cast<int64_t>(layers));
         for (const Part &tile : tiles)
           choices.push_back(evaluate(chunk, tile, 1, Spill::None));

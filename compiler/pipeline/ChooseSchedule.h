@@ -26,6 +26,7 @@ struct Choice {
   double seconds = 0;                       // of a step, predicted
   uint64_t fileBytes = 0;                   // that it writes to a disk
   uint64_t layers = 0;                      // that have an input for the backward, in memory or on the disk
+  bool areAllLayers = true;                 // that there are
   std::optional<WithoutSpill> withoutSpill; // within the same budget, where it chose to spill
 };
 

@@ -30,6 +30,12 @@ template <typename PassOptions> static PassOptions makeRemote(const Options &opt
   return adapter;
 }
 
+template <typename PassOptions> static void chooseLayers(const LayerChoice &layers, PassOptions &out) {
+  out.lastLayers = layers.lastOnes;
+  out.fromLayer = layers.range.first;
+  out.toLayer = layers.range.last;
+}
+
 static void addAdapters(OpPassManager &passes, const Options &options) {
   const std::string &kind = options.adapters.kind;
   if (kind == "private-lora") {
@@ -43,6 +49,7 @@ static void addAdapters(OpPassManager &passes, const Options &options) {
     lora.alpha = options.lora.alpha;
     lora.isRankStabilized = options.lora.isRankStabilized;
     lora.dropout = options.lora.dropout;
+    chooseLayers(options.layers, lora);
     lora.targets.assign(options.lora.targets.begin(), options.lora.targets.end());
     passes.addPass(createAddLora(lora));
   } else {
@@ -66,6 +73,7 @@ void buildPipeline(OpPassManager &passes, const Options &options, Level level) {
   if (options.full.isChosen) {
     TrainParametersOptions full;
     full.targets.assign(options.full.targets.begin(), options.full.targets.end());
+    chooseLayers(options.layers, full);
     full.changesInt8 = changesInt8(options.training.optimizer);
     passes.addPass(createTrainParameters(full));
   } else {

@@ -2,6 +2,7 @@
 #include "compiler/pipeline/PrintPlan.h"
 
 #include "compiler/pipeline/DescribeSchedule.h"
+#include "format/lookup.h"
 #include "format/programs.h"
 #include "format/python_memory.h"
 #include "format/readable.h"
@@ -38,7 +39,7 @@ llvm::json::Array toJson(const Buffers &buffers) {
 uint64_t countLayers(const format::Bundle &bundle) {
   if (isForwardOnly(bundle.plan().optimizer()))
     return 0;
-  return llvm::count_if(bundle.blocks(), [](const format::Block &block) {
+  return llvm::count_if(llvm::drop_begin(bundle.blocks(), lowestTrainedOf(bundle)), [](const format::Block &block) {
     return block.kind() == format::Block::LAYER &&
            llvm::any_of(block.programs(),
                         [](const format::BlockProgram &program) { return program.name() == format::forwardProgram; });
@@ -56,7 +57,7 @@ std::string describe(const format::Bundle &bundle) {
   uint64_t values = 0;
   for (const format::Buffer &buffer : plan.buffers())
     values += buffer.name() == "kept" ? buffer.bytes() : 0;
-  return describeSchedule(schedule, countLayers(bundle), values);
+  return describeSchedule(schedule, countLayers(bundle), lowestTrainedOf(bundle) <= 1, values);
 }
 
 /// What a process has in all that runs such a plan from Python.

@@ -132,17 +132,17 @@ private:
 
 } // namespace
 
-double StepSeconds::total(const layout::Choice &choice, uint64_t layers, uint64_t fileBytes,
+double StepSeconds::total(const layout::Choice &choice, uint64_t layers, uint64_t trained, uint64_t fileBytes,
                           const MachineRates &rates) const {
   if (choice.forwardOnly)
     return 2 * (layersForward + loss) + update;
   double again = 0, file = 0;
   if (choice.spillsCheckpoints) {
     file = rates.seconds(format::spillRate, {0, 0, 0, static_cast<double>(fileBytes)}, 1);
-  } else if (layers > 0) {
+  } else if (trained > 0) {
     // All but the last segment, which is still there when the backward begins, and what is kept of the others.
-    const uint64_t segment = std::min<uint64_t>(choice.spacing, layers);
-    again = static_cast<double>(layers - segment - (layers / segment - 1)) / static_cast<double>(layers);
+    const uint64_t segment = std::min<uint64_t>(choice.spacing, trained);
+    again = static_cast<double>(trained - segment - (trained / segment - 1)) / static_cast<double>(layers);
   }
   return layersForward * (1 + again) + layersBackward + head + update + file;
 }

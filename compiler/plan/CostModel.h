@@ -22,9 +22,10 @@ struct StepSeconds {
   double loss = 0;                              // the head's loss alone
   double update = 0;                            // by the optimizer
 
-  /// Of a step of so many layers: those whose checkpoints a session that chooses so does not keep run forward again,
-  /// what it has in a file is written and read.
-  double total(const layout::Choice &choice, uint64_t layers, uint64_t fileBytes, const MachineRates &rates) const;
+  /// Of a step of so many layers, and a backward of so many: those of the latter whose checkpoints a session that
+  /// chooses so does not keep run forward again, what it has in a file is written and read.
+  double total(const layout::Choice &choice, uint64_t layers, uint64_t trained, uint64_t fileBytes,
+               const MachineRates &rates) const;
 };
 
 /// Of each kernel call of a program without loops, in order, where `block` runs it and the sequence is the longest.

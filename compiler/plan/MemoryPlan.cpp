@@ -162,12 +162,12 @@ std::vector<PlannedBuffer> listBuffers(const layout::Facts &facts, const MemoryP
   const layout::Choice &choice = plan.choice;
   const layout::Region &memory = plan.layout.memory;
   const layout::CheckpointPlan &flows = plan.layout.lane.checkpoints;
-  const uint64_t layers = countLayers(facts), spacing = choice.spacing;
+  const uint64_t layers = countTrainedLayers(facts), spacing = choice.spacing;
   const bool ofSome = spacing > 1;
   Buffers buffers;
   buffers.add("checkpoints", memory.of(Owner::Checkpoints),
-              std::to_string(layout::placesOf(layers, spacing)) + (ofSome ? " of " + std::to_string(layers) : "") +
-                  " layers' inputs");
+              std::to_string(layout::placesOf(layers, spacing, layers == countLayers(facts))) +
+                  (ofSome ? " of " + std::to_string(layers) : "") + " layers' inputs");
   buffers.add("cotangents", memory.of(Owner::Flows),
               choice.forwardOnly               ? "none: what flows forward"
               : flows.flow[0] == flows.flow[1] ? "of a layer's output, replaced by its input's"
@@ -345,8 +345,9 @@ MemoryPlan computeMemoryPlan(ModuleOp module, const layout::Facts &facts, const 
   planGeneration(module, facts, generatingPrograms, options, plan);
 
   plan.calibrated = machine.rates.isCalibrated();
-  plan.seconds = predictStep(module, options.shape.sequence, options.training.optimizer, machine)
-                     .total(plan.choice, countLayers(facts), plan.layout.file.written(), machine.rates);
+  plan.seconds =
+      predictStep(module, options.shape.sequence, options.training.optimizer, machine)
+          .total(plan.choice, countLayers(facts), countTrainedLayers(facts), plan.layout.file.written(), machine.rates);
   plan.buffers = listBuffers(facts, plan, options, needs);
   plan.otherPeaks = listOtherPeaks(facts, plan.choice, needsBySession);
   plan.atPeak = needs.scratch.atPeak;

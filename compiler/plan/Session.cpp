@@ -53,9 +53,13 @@ uint64_t countPeak(const layout::Facts &facts, const layout::Layout &layout, con
   return processBytes + layout.total() + (choice.placesValues ? deviceScratch + countDeviceCopies(facts, layout) : 0);
 }
 
-uint64_t countLayers(const layout::Facts &facts) {
-  return llvm::count_if(llvm::ArrayRef(facts.blocks).drop_front().drop_back(),
+static uint64_t countFrom(const layout::Facts &facts, uint32_t firstLayer) {
+  return llvm::count_if(llvm::ArrayRef(facts.blocks).drop_front(1 + firstLayer).drop_back(),
                         [](const auto &block) { return block->runsHere; });
 }
+
+uint64_t countLayers(const layout::Facts &facts) { return countFrom(facts, 0); }
+
+uint64_t countTrainedLayers(const layout::Facts &facts) { return countFrom(facts, facts.layersBelow()); }
 
 } // namespace mebp

@@ -28,7 +28,8 @@ uint64_t countDeviceCopies(const layout::Facts &facts, const layout::Layout &lay
 uint64_t countPeak(const layout::Facts &facts, const layout::Layout &layout, const layout::Choice &choice,
                    uint64_t deviceScratch);
 
-/// Layers whose forward runs here: of half a model, not all.
+/// Layers whose forward runs here: of half a model, not all. And those of them that a backward comes to.
 uint64_t countLayers(const layout::Facts &facts);
+uint64_t countTrainedLayers(const layout::Facts &facts);
 
 } // namespace mebp

@@ -3,7 +3,6 @@
 
 #include "compiler/split/Passes.h"
 #include "dialects/exec/Exec.h"
-#include "dialects/nn/Parameters.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -26,15 +25,6 @@ ServedBlocks findServedBlocks(ModuleOp module) {
       served.end = index + 1;
     }
   return served;
-}
-
-/// The first block that a gradient is of, among all.
-static unsigned findLowestTrained(ModuleOp module) {
-  for (auto [index, block] : llvm::enumerate(module.getOps<train::BlockOp>()))
-    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
-      if (module.lookupSymbol<nn::ParameterOp>(name.getAttr()).getTrainable())
-        return index;
-  return 0;
 }
 
 namespace {
@@ -82,7 +72,7 @@ LogicalResult keepHalf(ModuleOp module, std::string_view place) {
                                    number("pair", llvm::xxh3_64bits(text)),
                                    number("first_block", served.begin),
                                    number("end_block", served.end),
-                                   number("lowest_trained", findLowestTrained(module)),
+                                   number("lowest_trained", train::findLowestTrained(module)),
                                    number("ring", ring.capacity),
                                    number("ring_slack", ring.slack),
                                }));

@@ -331,6 +331,14 @@ LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned,
 }
 
 namespace mebp::train {
+unsigned findLowestTrained(ModuleOp module) {
+  const SymbolTable symbols(module);
+  for (auto [index, block] : llvm::enumerate(module.getOps<BlockOp>()))
+    for (auto name : block.getParameters().getAsRange<FlatSymbolRefAttr>())
+      if (symbols.lookup<nn::ParameterOp>(name.getValue()).getTrainable())
+        return index;
+  return 0;
+}
 SmallVector<format::ProgramTraits> getForwardPrograms(BlockOp block) {
   SmallVector<format::ProgramTraits> programs;
   if (block.getKind() != BlockKind::Head)

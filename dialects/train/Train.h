@@ -22,6 +22,9 @@ namespace mebp::train {
 /// What a block before the head runs forward, in its order; the forward itself in any case. Nothing of the head.
 llvm::SmallVector<format::ProgramTraits> getForwardPrograms(BlockOp block);
 
+/// The number of the first block that binds a parameter that is trained: the backward ends there. 0 where none does.
+unsigned findLowestTrained(mlir::ModuleOp module);
+
 /// What an argument or result of a block's function is: its `train.port`. Null where it has none.
 PortAttr getArgumentPort(mlir::func::FuncOp function, unsigned index);
 PortAttr getResultPort(mlir::func::FuncOp function, unsigned index);

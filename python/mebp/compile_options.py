@@ -70,6 +70,7 @@ class CompileOptions:
     rslora: bool | None = None
     lora_dropout: float | None = None
     lora_targets: str | None = None
+    lora_layers: str | None = None
     adapter_kind: str | None = _option("KIND", "train {kinds}; mebpc's --adapter (default: lora)")
     adapter_seed: int | None = _option("N", "seed for the adapters' initial values; mebpc's --seed (default: 0)")
     split_layers: str | None = None

@@ -49,6 +49,7 @@ def compile(
     precision: str | None = None,
     lora: LoRA | None = None,
     adapter: RemoteAdapter | None = None,
+    lora_layers: str | None = None,
     train: str | None = None,
     train_targets: str | Sequence[str] | None = None,
     optimizer: str | None = None,
@@ -87,6 +88,8 @@ def compile(
     precision: of activations, "bf16" or "f32".
     lora: the adapters that are trained; None for LoRA(), unless train is "full".
     adapter: adapters of another kind, such as PrivateLoRA(), instead of lora.
+    lora_layers: the layers that are trained alone, by lora or by train "full": the last ones, as in "last:8", or the
+        numbers of the first and the last, as in "20-23"; None for all.
     train: "lora", or "full" for weights of the model themselves, which are then stored as "bf16" or "f32".
     train_targets: which, with "full": "all-linear", or patterns of names in which * stands for anything, such as
         ["*norm*", "*.layers.0.*"].
@@ -144,6 +147,7 @@ def compile(
         "lora_dropout": (lora and lora.dropout) or None,
         "lora_targets": _names((lora or adapter).targets) if lora or adapter else None,
         **remote_options(adapter),
+        "lora_layers": lora_layers,
         "train": train,
         "train_targets": _names(train_targets),
         "optimizer": optimizer,

@@ -34,10 +34,19 @@ def model_title(description: dict) -> str:
     return title(description["model"]["name"])
 
 
+def layers_of(description: dict) -> str | None:
+    """Those that --lora-layers chose, as it takes them; None for all."""
+    lora = description["model"]["lora"]
+    first, count = lora["first_layer"], lora["layer_count"]
+    return f"{first}-{first + count - 1}" if count else None
+
+
 def describe_trained(description: dict) -> str:
     """What a bundle trains, in a few words."""
     lora, remote = description["model"]["lora"], _remote(description)
     on = f"on {', '.join([*lora['target_modules'], *lora['target_parameters']])}"
+    if layers := layers_of(description):
+        on += f" of layers {layers}"
     if remote:
         title, down, up = remote
         return f"{title} of ranks {down} down and {up} up, {on}"

@@ -142,6 +142,10 @@ std::string adapterConfig(const format::Bundle &bundle) {
     config["trainable_token_indices"] = indices;
   if (lora.target_parameters_size() > 0)
     config["target_parameters"] = lora.target_parameters();
+  for (uint32_t i = 0; i < lora.layer_count(); ++i)
+    config["layers_to_transform"].push_back(lora.first_layer() + i);
+  if (lora.layer_count() > 0)
+    config["layers_pattern"] = lora.layers_pattern();
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -149,19 +153,15 @@ std::string adapterConfig(const format::Bundle &bundle) {
 //
 // base_model_name_or_path is one of them: the same model goes by a hub id, a folder of any name, or a hash in a cache,
 // so another name is no sign of another model. Another shape of its tensors is.
-static constexpr const char *harmless[] = {"auto_mapping",    "base_model_name_or_path",
-                                           "corda_config",    "ensure_weight_tying",
-                                           "eva_config",      "exclude_modules",
-                                           "inference_mode",  "loftq_config",
-                                           "lora_dropout",    "lora_ga_config",
-                                           "megatron_config", "megatron_core",
-                                           "peft_version",    "qalora_group_size",
-                                           "revision",        "runtime_config",
-                                           "task_type",       "velora_config"};
+static constexpr const char *harmless[] = {
+    "auto_mapping",    "base_model_name_or_path", "corda_config",   "ensure_weight_tying", "eva_config",
+    "exclude_modules", "inference_mode",          "layers_pattern", "loftq_config",        "lora_dropout",
+    "lora_ga_config",  "megatron_config",         "megatron_core",  "peft_version",        "qalora_group_size",
+    "revision",        "runtime_config",          "task_type",      "velora_config"};
 // Fields that are checked by their value.
 static constexpr const char *checked[] = {
-    "bias",           "fan_in_fan_out",    "init_lora_weights",       "lora_alpha", "peft_type", "r",
-    "target_modules", "target_parameters", "trainable_token_indices", "use_rslora"};
+    "bias", "fan_in_fan_out", "init_lora_weights", "layers_to_transform",     "lora_alpha", "peft_type",
+    "r",    "target_modules", "target_parameters", "trainable_token_indices", "use_rslora"};
 
 template <size_t count> static bool isAmong(const char *const (&names)[count], const std::string &name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -255,6 +255,27 @@ static Status checkTargetModules(const Json &config) {
                  shown(targets.is_string() ? targets.get_ref<const std::string &>() : targets.dump()));
 }
 
+// What is adapted in layers that the settings leave out would have no tensors. Layers beyond those have, or have not.
+static Status checkLayers(const Json &config, const format::Bundle &bundle) {
+  if (!config.contains("layers_to_transform") || !isUsed(config["layers_to_transform"]))
+    return Status();
+  Json layers = config["layers_to_transform"];
+  if (!layers.is_array())
+    layers = Json::array({layers});
+  if (!std::all_of(layers.begin(), layers.end(), [](const Json &layer) { return layer.is_number_unsigned(); }))
+    return failure(MEBP_CORRUPT, "layers_to_transform is %s, which are not numbers of layers; save the adapter again",
+                   shown(config["layers_to_transform"].dump()));
+  for (const format::Trainable &trainable : bundle.trainables()) {
+    const format::LayerNumber layer = format::findLayerNumber(format::adaptedLayer(trainable.name()));
+    if (!layer.pattern.empty() && std::find(layers.begin(), layers.end(), layer.number) == layers.end())
+      return failure(MEBP_INCOMPATIBLE,
+                     "layers_to_transform is %s, the bundle trains layer %llu, too; compile with these --lora-layers "
+                     "or choose another adapter",
+                     shown(config["layers_to_transform"].dump()), static_cast<unsigned long long>(layer.number));
+  }
+  return Status();
+}
+
 std::vector<std::string> targetParametersOf(const std::string &text) {
   Json config = parseJson(text);
   std::vector<std::string> found;
@@ -331,6 +352,8 @@ Status checkAdapterConfig(const std::string &text, const format::Bundle &bundle)
     return failure(MEBP_INCOMPATIBLE, "fan_in_fan_out is set, the bundle's layers keep their weights as [out, in]; use "
                                       "an adapter of the same base model");
   if (Status status = checkTargetModules(config); !status.ok())
+    return status;
+  if (Status status = checkLayers(config, bundle); !status.ok())
     return status;
   if (Status status = checkTargetParameters(targetParametersOf(text), bundle); !status.ok())
     return status;

@@ -42,6 +42,9 @@ static Json describeModel(const format::Model &model) {
             {"alpha", model.lora().alpha()},
             {"rslora_alpha", model.lora().rslora_alpha()},
             {"dropout", decimalOf(model.lora().dropout())},
+            {"first_layer", model.lora().first_layer()},
+            {"layer_count", model.lora().layer_count()},
+            {"layers_pattern", model.lora().layers_pattern()},
             {"target_modules", model.lora().target_modules()},
             {"target_parameters", model.lora().target_parameters()},
             {"seed", seedOf(model)}}}};

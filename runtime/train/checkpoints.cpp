@@ -94,7 +94,7 @@ void Checkpoints::endInput(uint32_t block) const {
 Status Checkpoints::fetchInput(uint32_t block, uint64_t rows) const {
   if (block == 0 || !isSpilled(block - 1))
     return Status();
-  if (block > 1)
+  if (block > 1 && isSpilled(block - 2))
     file->readAhead(plan.places[block - 2], borders[block - 2].spanOf(rows));
   return file->prepareRead(plan.places[block - 1], borders[block - 1].spanOf(rows));
 }
@@ -109,7 +109,8 @@ void Checkpoints::dropInput(uint32_t block, uint64_t rows) const {
 BlockRange Checkpoints::lostBefore(uint32_t block) const {
   if (block >= count() || !plan.isKept(block))
     return {};
-  return {block >= plan.spacing ? block - plan.spacing + 1 : 0, block};
+  const uint32_t begin = block >= plan.spacing ? block - plan.spacing + 1 : 0;
+  return {plan.first > 0 ? std::max(begin, plan.first + 1) : begin, block};
 }
 
 } // namespace mebp

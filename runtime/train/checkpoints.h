@@ -44,7 +44,7 @@ public:
   Status keepOutput(uint32_t block, uint64_t rows);
   // Whether the input of a backward, or what a forward leaves for one, is in the file.
   bool isSpilledInput(uint32_t block) const { return block > 0 && isSpilled(block - 1); }
-  bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint < count(); }
+  bool isSpilled(uint32_t checkpoint) const { return plan.spilled && checkpoint >= plan.first && checkpoint < count(); }
   // After a backward, of its input, which nobody reads any more.
   void endInput(uint32_t block) const;
   // Before and after a backward, of the input. The one before it will be the next.

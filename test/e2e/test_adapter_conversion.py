@@ -417,3 +417,24 @@ class TestRefusals:
         assert self.line(whole, "--to", "peft", "-o", self.out, left=left) == (
             f"{whole}: does not say what its base model is; give --base, a folder with the base model's config.json"
         )
+
+
+@pytest.mark.parametrize("layers, last", [([2], 1), ([1], 2), ([0, 2], -1)], ids=str)
+def test_mlx_adapts_as_many_last_layers_as_it_takes(tmp_path, layers, last):
+    """And PEFT's settings have the layers again, after the way back."""
+    adapted = Adapted(tmp_path, "llama", layers_to_transform=layers, target_modules=["q_proj", "down_proj"])
+    of_mlx = adapted.to("mlx")
+    assert json.loads((of_mlx / "adapter_config.json").read_text())["num_layers"] == last
+    assert difference(adapted.in_mlx(of_mlx), adapted.logits) < TOLERANCE
+    back = adapted.to("peft", of_mlx, "back")
+    assert json.loads((back / "adapter_config.json").read_text())["layers_to_transform"] == layers
+
+
+def test_mlx_adapts_all_layers_of_a_base_that_is_not_here(tmp_path, capsys):
+    adapted = Adapted(tmp_path, "llama", layers_to_transform=[2], target_modules=["q_proj"])
+    config = adapted.adapter / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": "nobody/nothing"}))
+    output = tmp_path / "elsewhere"
+    assert main(["adapter", "convert", str(adapted.adapter), "--to", "mlx", "-o", str(output)]) == 0
+    assert json.loads((output / "adapter_config.json").read_text())["num_layers"] == -1
+    assert "MLX-LM adapts all layers, of which those before layer 2 add nothing: " in capsys.readouterr().out

@@ -72,7 +72,10 @@ def test_an_adapter_of_peft_computes_the_same(model_and_bundle, tmp_path, dtype)
         ("adapter_config.json: modules_to_save is not", {"modules_to_save": ["lm_head"]}),
         ("adapter_config.json: bias is not", {"bias": "lora_only"}),
         ("adapter_config.json: lora_bias is not", {"lora_bias": True}),
-        ("adapter_config.json: layers_to_transform", {"layers_to_transform": 0, "target_modules": ["q_proj"]}),
+        (
+            "layers_to_transform is 0, the bundle trains layer 1, too; compile with these --lora-layers",
+            {"layers_to_transform": 0, "target_modules": ["q_proj"]},
+        ),
         ("adapter_config.json: init_lora_weights is 'pissa'", {"init_lora_weights": "pissa"}),
         ("r is 4, .* compile with --lora-rank 4", {"r": 4}),
         ("lora_alpha is 8, .* compile with --lora-alpha 8", {"lora_alpha": 8}),

@@ -229,6 +229,13 @@ _BY_BUNDLE = "give --base NAME.mebp, a bundle for it"
             'as ["q_proj", "v_proj"]',
         ),
         ({"target_modules": ["--weights", "/etc"]}, f"target_modules are not names of layers; {_BY_BUNDLE}"),
+        *(
+            (
+                {"layers_to_transform": layers},
+                f"layers_to_transform are not layers one after the other, as --lora-layers has them; {_BY_BUNDLE}",
+            )
+            for layers in ([0, 2], [-1, 0], "all", ["1"], [10**30, 1], 1.0)
+        ),
     ],
 )
 def test_settings_of_a_stranger_are_no_options(own, trained, capsys, settings, why):

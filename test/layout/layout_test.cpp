@@ -60,7 +60,7 @@ void expectLaneApart(const Layout &layout) {
 void expectSegmentsWhole(const CheckpointPlan &plan) {
   if (plan.spilled || plan.forwardOnly)
     return;
-  for (uint32_t first = 0; first < plan.places.size();) {
+  for (uint32_t first = plan.first; first < plan.places.size();) {
     uint32_t end = first + 1;
     while (end < plan.places.size() && !plan.isKept(end))
       ++end;
@@ -70,6 +70,25 @@ void expectSegmentsWhole(const CheckpointPlan &plan) {
       EXPECT_TRUE(!plan.isKept(first) || plan.places[later] != plan.places[first]) << "what is kept is written over";
     first = end;
   }
+}
+
+// Of those that a backward reads, and no more.
+void expectCounted(const CheckpointPlan &plan, uint32_t below, uint32_t layers) {
+  const std::set<uint64_t> own(plan.places.begin() + plan.first, plan.places.end());
+  if (plan.forwardOnly)
+    return;
+  EXPECT_EQ(plan.first, below);
+  EXPECT_TRUE(
+      std::all_of(plan.places.begin(), plan.places.begin() + below, [](uint64_t at) { return at == noOffset; }));
+  EXPECT_EQ(own.size(), plan.spilled ? layers - below : placesOf(layers - below, plan.spacing, below == 0));
+}
+
+// Of the first layers nothing is trained, nor is anything behind them that they would get a cotangent for.
+void removeBackwards(format::Bundle &bundle, uint32_t below) {
+  for (uint32_t block = 1; block <= below; ++block)
+    for (format::BlockProgram &program : *bundle.mutable_blocks(static_cast<int>(block))->mutable_programs())
+      if (program.name() == format::backwardProgram)
+        program.set_name("none");
 }
 
 Choice randomChoice(std::mt19937 &random) {
@@ -107,6 +126,8 @@ TEST(Layout, LiesApartForEveryChoice) {
     options.inPlace = random() % 2;
     format::Bundle bundle = test::tinyBundle(options);
     bundle.set_weights_bytes(1 << 20);
+    const auto below = static_cast<uint32_t>(random() % options.layers);
+    removeBackwards(bundle, below);
     const Choice choice = randomChoice(random);
     const Layout layout = planSession(factsOf(bundle), choice);
     std::vector<Range> ranges = {
@@ -123,6 +144,7 @@ TEST(Layout, LiesApartForEveryChoice) {
     if (!choice.generateOnly) {
       expectLaneApart(layout);
       expectSegmentsWhole(layout.lane.checkpoints);
+      expectCounted(layout.lane.checkpoints, below, options.layers);
     }
     if (HasFailure())
       return;

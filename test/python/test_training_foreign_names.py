@@ -52,7 +52,7 @@ def dashed(name):
             "train --loss_scale last_round",
             "--loss-on and --empty-thoughts say what counts, and --turn-weights multiplies",
         ),
-        ("train --num-layers 8", "every layer is adapted; --lora-targets chooses layers by their names"),
+        ("train --num-layers 8", "did you mean --lora-layers?"),
         ("train --adaptor-out a", "did you mean --adapter-out?"),
         ("generate m --max_tokens 9", "did you mean --max-new-tokens?"),
         ("generate --model m", "the model comes first, without a name before it"),

@@ -205,9 +205,6 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
                                                         {"alpha_pattern", "{\"q\": 3}"},
                                                         {"modules_to_save", "[\"lm_head\"]"},
                                                         {"lora_bias", "true"},
-                                                        {"layers_to_transform", "0"},
-                                                        {"layers_to_transform", "[1]"},
-                                                        {"layers_pattern", "\"layers\""},
                                                         {"layer_replication", "[[0, 1]]"},
                                                         {"alora_invocation_tokens", "[5]"},
                                                         {"use_qalora", "true"},
@@ -224,6 +221,15 @@ TEST_F(AdapterTest, RefusesOtherKindsByName) {
   changed("\"target_parameters\": [\"w\"]");
   expectRefusal(MEBP_UNSUPPORTED, place + "target_parameters is not supported for 'w', which this bundle does not "
                                           "train; train the adapter without it, or compile with it in --lora-targets");
+  for (const char *layers : {"1", "[1]"}) {
+    changed("\"layers_pattern\": \"layers\", \"layers_to_transform\": " + std::string(layers));
+    expectRefusal(MEBP_INCOMPATIBLE, place + "layers_to_transform is " + layers +
+                                         ", the bundle trains layer 0, too; compile with these --lora-layers or choose "
+                                         "another adapter");
+  }
+  changed("\"layers_to_transform\": [\"last\"]");
+  expectRefusal(MEBP_CORRUPT, place + "layers_to_transform is [\"last\"], which are not numbers of layers; save the "
+                                      "adapter again");
   changed("\"bias\": \"lora_only\"");
   expectRefusal(MEBP_UNSUPPORTED, place + "bias is not supported; train the adapter with bias none");
   changed("\"peft_type\": \"IA3\"");

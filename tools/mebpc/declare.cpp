@@ -90,6 +90,7 @@ void declareTrained(CLI::App &app, Options &options, Texts &texts) {
   addShared(app, "rslora", options.lora.isRankStabilized);
   addShared(app, "lora-dropout", options.lora.dropout)->capture_default_str();
   addShared(app, "lora-targets", options.lora.targets)->delimiter(',')->capture_default_str();
+  addShared(app, "lora-layers", texts.loraLayers);
 }
 
 void declareRemoteAdapters(CLI::App &app, Options &options, Texts &texts) {

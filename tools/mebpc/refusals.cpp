@@ -79,6 +79,7 @@ std::vector<Refusal> listRefusals(const CLI::App &app, const Texts &texts, const
        {"--split"},
        " " + texts.split + ": needs adapters whose trained factor stays on the device; give --adapter " + texts.split},
       {isRemote && isFull, {"--adapter"}, " " + kind + ": is not for --train full; leave one of them out"},
+      {isRemote, {"--lora-layers"}, ": is not for --adapter " + kind + "; leave it out, or give --split-layers"},
       {!isRemote, {"--wire"}, ": is of what crosses between a device and a server; give --adapter " + remotes},
       {!splits && app.get_option("--wire")->count() == 0,
        {"--device-first", "--device-last"},

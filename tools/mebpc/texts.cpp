@@ -61,8 +61,8 @@ Spill readSpill(const std::string &name, const Training &training, bool isChosen
   return name == "all" ? Spill::All : Spill::Checkpoints;
 }
 
-/// "0-7", or one number.
-LayerRange readLayers(const std::string &text) {
+/// "0-7", or one number. Nothing where it is neither.
+std::optional<LayerRange> readRange(const std::string &text) {
   std::istringstream stream(text);
   LayerRange layers;
   char dash = 0;
@@ -71,19 +71,40 @@ LayerRange readLayers(const std::string &text) {
   if (isRead && stream >> dash)
     isRead = dash == '-' && static_cast<bool>(stream >> layers.last);
   if (!isRead || !(stream >> std::ws).eof() || layers.first < 0 || layers.last < layers.first)
-    throw OptionError("--split-layers " + text + ": give the numbers of the first and the last layer, such as 0-7");
+    return std::nullopt;
   return layers;
+}
+
+LayerRange readSplitLayers(const std::string &text) {
+  if (std::optional<LayerRange> layers = readRange(text))
+    return *layers;
+  throw OptionError("--split-layers " + text + ": give the numbers of the first and the last layer, such as 0-7");
+}
+
+/// "last:8", or a range.
+LayerChoice readLoraLayers(const std::string &text) {
+  constexpr std::string_view lastOnes = "last:";
+  const bool isLast = text.compare(0, lastOnes.size(), lastOnes) == 0;
+  const std::optional<LayerRange> numbers = readRange(isLast ? text.substr(lastOnes.size()) : text);
+  if (isLast && numbers && numbers->first == 0 && numbers->last == 0)
+    throw OptionError("--lora-layers " + text + ": leaves no layer to train; give last:1 or more");
+  if (!numbers || (isLast && numbers->first != numbers->last))
+    throw OptionError("--lora-layers " + text +
+                      ": give the last ones, such as last:8, or the numbers of the first and the last, such as 20-23");
+  return isLast ? LayerChoice{numbers->last, {}} : LayerChoice{0, *numbers};
 }
 
 } // namespace
 
 void readTexts(const Texts &texts, Compilation &out) {
-  auto &[shape, lora, adapters, split, full, galore, head, routerLoss, storage, schedule, training, generation] =
-      out.options;
+  auto &[shape, lora, adapters, layers, split, full, galore, head, routerLoss, storage, schedule, training,
+         generation] = out.options;
   full.isChosen = texts.train == "full";
   split.isChosen = !texts.split.empty();
   if (!texts.splitLayers.empty())
-    adapters.layers = readLayers(texts.splitLayers);
+    adapters.layers = readSplitLayers(texts.splitLayers);
+  if (texts.loraLayers)
+    layers = readLoraLayers(*texts.loraLayers);
   if (texts.memoryBudget == "auto") {
     const std::optional<uint64_t> free = platform::findFreeBytes();
     if (!free)

@@ -4,6 +4,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "format/objectives.h"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -18,6 +19,7 @@ struct OptionError : std::runtime_error {
 struct Texts {
   std::string precision, weights, embeddingWeights, memoryBudget, maxSequenceFor, residentLimit, spill, emit;
   std::string train = "lora", splitLayers, split, wire, objective = format::objectives[0].name;
+  std::optional<std::string> loraLayers;
   bool accumulates = false, checksOptions = false;
 };
 

@@ -7,7 +7,8 @@
 
 FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
 all linear layers, batch 1. OPTIONs are checkpointing; compiled: torch.compile that may keep half of the activations;
-and no-autocast: PEFT's autocast_adapter_dtype=False, adapters in bf16, too. matmul answers with FLOP/s by shape.
+last:N: adapters in so many last layers alone; and no-autocast: PEFT's autocast_adapter_dtype=False, adapters in bf16,
+too. matmul answers with FLOP/s by shape.
 """
 
 import sys
@@ -32,7 +33,15 @@ def load(folder: str, options: list[str], device: str = "cpu") -> torch.nn.Modul
     if "checkpointing" in options:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
-    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = {"target_modules": "all-linear"}
+    if last := next((int(option.removeprefix("last:")) for option in options if option.startswith("last:")), 0):
+        layers = model.config.num_hidden_layers  # beside names of layers alone, PEFT takes their numbers
+        names = {name.rpartition(".")[2] for name, each in model.named_modules() if isinstance(each, torch.nn.Linear)}
+        adapted = {
+            "target_modules": sorted(names - {"lm_head"}),
+            "layers_to_transform": [*range(layers - last, layers)],
+        }
+    lora = LoraConfig(r=8, lora_alpha=16, task_type="CAUSAL_LM", **adapted)
     model = get_peft_model(model, lora, autocast_adapter_dtype="no-autocast" not in options).train()
     if "compiled" in options:
         from torch._functorch import config

@@ -53,6 +53,11 @@ class Adapter:
         scales = Counter(layer.scale for layer in self.layers.values() if layer.scale)
         return max(scales, key=scales.__getitem__, default=1.0)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the layers that something is adapted in, ascending."""
+        return sorted({int(match[2]) for name in self.layers if (match := _LAYER.fullmatch(name))})
+
     def b_for(self, name: str, scale: float) -> np.ndarray:
         """A layer's B where the reader multiplies by `scale`, which is not zero: itself, wherever that is the layer's
         own. Raises mebp.Error for numbers that float32 does not hold."""

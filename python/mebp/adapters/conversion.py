@@ -18,6 +18,7 @@ from mebp.gguf.adapter_places import HEAD, TIED
 from mebp.gguf.architectures import ARCHITECTURES
 from mebp.gguf.container import is_gguf
 from mebp.numbers import checked
+from mebp.words import say
 
 CLASSES = TEXT, MULTIMODAL = "text", "multimodal"  # of a model that takes more than text
 FORMS = {"mlx": "MLX-LM", "gguf": "llama.cpp", "peft": "PEFT"}
@@ -90,10 +91,24 @@ def convert_adapter(
     else:
         with new_folder(output, _NOTHING) as folder:
             if to == "mlx":
-                mlx.write_mlx(found, folder)
+                mlx.write_mlx(found, folder, _last_layers(found, known))
             else:
                 peft.write_peft(found, folder, _is_transposed(found))
     return Conversion(form, len(found.layers), found.rank)
+
+
+def _last_layers(found: Adapter, base: Base) -> int:
+    """From the first that is adapted on; -1, all, where that is the model's first, or nobody says how many it has."""
+    first = min(found.numbers, default=0)
+    if first == 0:
+        return -1
+    try:
+        config = text_config(base.config)
+        count = config.get("num_hidden_layers", config.get("n_layer"))
+    except Error as error:
+        say(f"{found.source}: MLX-LM adapts all layers, of which those before layer {first} add nothing: {error}")
+        return -1
+    return count - first if type(count) is int and count > max(found.numbers) else -1
 
 
 def _read(source: Path, form: str, base: Callable[[str | None], Base]) -> tuple[Adapter, Base]:

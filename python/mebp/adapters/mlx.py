@@ -48,7 +48,8 @@ def read_mlx(folder: Path) -> Adapter:
     return Adapter(folder, layers, read_base(config, "model", folder / CONFIG), part)
 
 
-def write_mlx(adapter: Adapter, folder: Path) -> None:
+def write_mlx(adapter: Adapter, folder: Path, num_layers: int = -1) -> None:
+    """num_layers: how many last layers MLX-LM adapts, -1 for all. Where one has no factors here, it adds nothing."""
     rank, scale = adapter.rank, adapter.scale
     prefix = _TEXT if adapter.part else ""
     names = [prefix + _to_mlx(adapter.source, name) for name in adapter.layers]
@@ -60,7 +61,7 @@ def write_mlx(adapter: Adapter, folder: Path) -> None:
     config = {
         "fine_tune_type": "lora",
         "model": hub.id if (hub := name_on_hub(adapter.base or "")) else adapter.base,  # it has no field for a revision
-        "num_layers": -1,  # all
+        "num_layers": num_layers,
         "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": short_names(names)},
     }
     tensors = _padded(adapter, rank, scale)

@@ -143,6 +143,9 @@ def write_peft(adapter: Adapter, folder: Path, transposed: bool = False) -> None
         "fan_in_fan_out": transposed,
         "inference_mode": True,
     }
+    numbers = adapter.numbers
+    if not adapter.part and numbers != list(range(len(numbers))):  # beside a pattern, PEFT takes none
+        config["layers_to_transform"] = numbers
     shapes = {name: values.shape for name, values in tensors.items()}
     write_tensors(folder / TENSORS, shapes, tensors.values(), "f32")
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -157,4 +157,17 @@ def _shape_of(adapter: Path) -> Mapping[str, object]:
         raise Error(f"{file}: does not say r, lora_alpha and target_modules; give --base NAME.mebp, a bundle for it")
     if not all(each == "all-linear" or _NAME.fullmatch(each) for each in targets):
         raise Error(f"{file}: target_modules are not names of layers; give --base NAME.mebp, a bundle for it")
-    return {"lora_rank": rank, "lora_alpha": float(alpha), **scale, "lora_targets": ",".join(targets)}
+    layers = _layers_of(file, config.get("layers_to_transform"))
+    return {"lora_rank": rank, "lora_alpha": float(alpha), **scale, "lora_targets": ",".join(targets), **layers}
+
+
+def _layers_of(file: Path, layers: object) -> Mapping[str, str]:
+    """PEFT's layers_to_transform as --lora-layers has it."""
+    if layers is None or layers == []:
+        return {}
+    numbers = sorted(layers) if isinstance(layers, list) and all(type(each) is int for each in layers) else [layers]
+    first = numbers[0]
+    if type(first) is not int or first < 0 or numbers != list(range(first, first + len(numbers))):
+        raise Error(f"{file}: layers_to_transform are not layers one after the other, as --lora-layers has them; give "
+                    "--base NAME.mebp, a bundle for it")  # fmt: skip
+    return {"lora_layers": f"{first}-{numbers[-1]}"}

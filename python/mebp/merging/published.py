@@ -18,7 +18,7 @@ from mebp.exporter.checkpoint import read_checkpoint
 from mebp.exporter.finding import Found, find_here, find_model
 from mebp.extension import load_runtime
 from mebp.files import check_space
-from mebp.inspect import inspect, storage_options
+from mebp.inspect import inspect, layers_of, storage_options
 from mebp.merging.compiling import Stage, export_like, silent
 from mebp.remote_adapters import is_factor
 from mebp.session import Session
@@ -94,6 +94,7 @@ def compile_published(bundle: Path, adapter: Path, base: str | None, scratch: Pa
     stage(f"compiling it as {storage}, which rounds nothing")
     adapted = {
         "lora": _lora_of(description["model"]["lora"]),
+        "lora_layers": layers_of(description),
         "value_head": bool(description["manifest"]["options"].get("value_head")),
     }
     made, again = scratch / "published.mebp", scratch / "stored.mebp"

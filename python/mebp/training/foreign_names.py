@@ -62,6 +62,7 @@ _SAME = (
     ("lora-alpha", "alpha lora_scale"),
     ("rslora", "use_rslora rs_lora use_rs_lora peft_use_rslora rank_stabilized"),
     ("lora-dropout", "dropout"),
+    ("lora-layers", "num_layers num_lora_layers layers_to_transform"),
     ("lora-targets",
      "target_modules lora_target_modules lora_target lora_modules lora_keys target_parameters "
      "lora_target_parameters lora_target_linear"),
@@ -137,9 +138,8 @@ _INSTEAD = (
     ("the compiler decides what is computed again, by --memory-budget",
      "gradient_checkpointing grad_checkpoint use_gradient_checkpointing gradient_checkpointing_kwargs "
      "activation_checkpointing activation_offloading auto_find_batch_size gpu_memory_utilization"),
-    ("every layer is adapted; --lora-targets chooses layers by their names",
-     "num_layers lora_layers num_lora_layers layers_to_transform layers_pattern finetune_language_layers "
-     "finetune_attention_modules finetune_mlp_modules"),
+    ("--lora-layers chooses layers by their numbers, and --lora-targets what is adapted in them by its names",
+     "layers_pattern finetune_language_layers finetune_attention_modules finetune_mlp_modules"),
     ("dropout is what --lora-dropout says, and none where probabilities are compared", "disable_dropout"),
     ("adapters have no biases here", "bias lora_bias"),
     ("there is no DoRA here; --adapter-kind has the kinds of adapters", "use_dora dora"),

@@ -42,9 +42,10 @@
 // SHARE-NEXT: nn.linear(%[[U]], %[[MQ]])
 // SHARE-NEXT: nn.linear(%[[U]], %[[MK]])
 
-// All six programs serve both layers. The forward's gives the cotangents of v, M's those of u and its gradients, and
+// Below the first layer nothing is trained: nobody asks for the cotangents of its u, nor for that of its input. All six
+// programs are those of the second. The forward's gives the cotangents of v, M's those of u and its gradients, and
 // the last one adds to the cotangent of the block's input.
-// BACK: train.block layer @layers.0 {{.*}} programs {adapt = @layer.adapt, adapt_backward = @layer.adapt_backward, backward = @layer.backward, compress = @layer.compress, compress_backward = @layer.compress_backward, forward = @layer.forward}
+// BACK: train.block layer @layers.0 {{.*}} programs {adapt = @layer.adapt, adapt_backward = @layer.adapt_backward.partial, backward = @layer.backward.partial, compress = @layer.compress, forward = @layer.forward}
 // BACK: func.func private @layer.compress_backward(%[[X:[^ ]*]]: {{[^%]*}} {train.port = #train.port<flow, "hidden">}, %[[DY:[^ ]*]]: {{[^%]*}} {train.port = #train.port<flow, "hidden.cotangent">}, %{{[^ ]*}}: {{[^%]*}} {train.port = #train.port<remote, "q.u.cotangent">}, %{{[^ ]*}}: {{[^%]*}} {train.port = #train.port<remote, "k.u.cotangent">}, {{.*}}) -> ({{.*}} {train.port = #train.port<flow, "hidden.cotangent">})
 // BACK: %[[DX:.*]] = nn.rms_norm_input_gradient(%[[X]]
 // BACK-NEXT: %[[SUM:.*]] = nn.add(%[[DY]], %[[DX]])
@@ -52,8 +53,11 @@
 // BACK: func.func private @layer.adapt_backward(%[[UQ:[^ ]*]]: {{[^%]*}} {train.port = #train.port<remote, "q.u">}, %[[UK:[^ ]*]]: {{[^%]*}} {train.port = #train.port<remote, "k.u">}, %[[DVQ:[^ ]*]]: {{[^%]*}} {train.port = #train.port<remote, "q.v.cotangent">}, %[[DVK:[^ ]*]]: {{[^%]*}} {train.port = #train.port<remote, "k.v.cotangent">}, {{.*}}) -> ({{.*}} {train.port = #train.port<remote, "q.u.cotangent">}, {{.*}} {train.port = #train.port<remote, "k.u.cotangent">}, {{.*}} {train.port = #train.port<gradient, "q.lora_M.weight">}, {{.*}} {train.port = #train.port<gradient, "k.lora_M.weight">})
 // BACK: nn.linear_weight_gradient(%[[DVK]], %[[UK]]) {{.*}} -> tensor<3x2xf32>
 // BACK: nn.linear_weight_gradient(%[[DVQ]], %[[UQ]]) {{.*}} -> tensor<3x2xf32>
+// BACK: func.func private @layer.adapt_backward.partial({{.*}}) -> (tensor<3x2xf32> {train.port = #train.port<gradient, "q.lora_M.weight">}, tensor<3x2xf32> {train.port = #train.port<gradient, "k.lora_M.weight">})
 // No gradient has the size of A, of B or of the layer's own weights.
 // BACK: func.func private @layer.backward({{.*}} -> ({{.*}} {train.port = #train.port<flow, "hidden.cotangent">}, {{.*}} {train.port = #train.port<remote, "q.v.cotangent">}, {{.*}} {train.port = #train.port<remote, "k.v.cotangent">}) {
+// BACK-NOT: nn.linear_weight_gradient
+// BACK: func.func private @layer.backward.partial({{.*}} -> (tensor<?x?x3xf32, #nn.tokens> {train.port = #train.port<remote, "q.v.cotangent">}, tensor<?x?x3xf32, #nn.tokens> {train.port = #train.port<remote, "k.v.cotangent">}) {
 // BACK-NOT: nn.linear_weight_gradient
 // BACK: train.block layer @layers.1 {{.*}} programs {adapt = @layer.adapt, adapt_backward = @layer.adapt_backward, backward = @layer.backward, compress = @layer.compress, compress_backward = @layer.compress_backward, forward = @layer.forward}
 

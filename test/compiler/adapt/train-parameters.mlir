@@ -17,7 +17,7 @@
 // NAMED-SAME: trainable
 
 // Each has its gradient, named as the block has it, and nothing else has.
-// BACKWARD-LABEL: func.func private @layer.backward(
+// BACKWARD-LABEL: func.func private @layer.backward.partial(
 // BACKWARD-SAME: #train.port<gradient, "norm.weight">
 // BACKWARD-SAME: #train.port<gradient, "up.weight">
 // BACKWARD-SAME: #train.port<gradient, "up.bias">

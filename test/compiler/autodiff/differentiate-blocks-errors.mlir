@@ -16,6 +16,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @p : tensor<64x4xf32>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters ("p" = @p) programs {forward = @layer.forward}
 // expected-error @below {{nothing in block 'layer' depends on its input}}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
@@ -27,6 +35,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (!x {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.repeat_gradient' has no gradient rule, but a trainable parameter or an earlier block lies behind it}}
@@ -37,6 +53,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.attention' has no gradient rule for 'lse'}}
@@ -88,6 +112,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.bidirectional_attention' has no gradient rule for 'lse'}}
@@ -110,6 +142,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 !x = tensor<?x?x4xf32, #nn.tokens>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters () programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">}) -> (tensor<?x?x2xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
   // expected-error @below {{'nn.route' has no gradient rule for 'ids'}}
@@ -134,6 +174,14 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 !x = tensor<?x?x4xf32, #nn.tokens>
 nn.parameter @w : tensor<4x4xf32>
 nn.parameter @b : tensor<4x4xf32>
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 train.block layer @layer parameters ("w" = @w, "b" = @b) programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %w: tensor<4x4xf32> {train.port = #train.port<parameter, "w">},

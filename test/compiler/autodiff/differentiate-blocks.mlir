@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mebp-opt %s --mebp-differentiate-blocks --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s
 
-// A layer with an adapter, bound twice: one backward function serves both blocks. Of the forward half only what the
-// backward half reads is computed again, so the last linear layer and its low-rank half are not. The frozen weights
-// have no gradient, and nothing is computed for them.
-// CHECK: train.block layer @layers.0 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
+// Layers of one function, of which all but the first have an adapter below them: one backward function serves these.
+// Of the forward half only what the backward half reads is computed again, so the last linear layer and its low-rank
+// half are not. The frozen weights have no gradient, and nothing is computed for them.
+// CHECK: train.block layer @layers.0 {{.*}} programs {backward = @layer.backward.partial, forward = @layer.forward}
 // CHECK: train.block layer @layers.1 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
+// CHECK: train.block layer @layers.2 {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
 // CHECK-LABEL: func.func private @layer.forward
 // CHECK-LABEL: func.func private @layer.backward
 // CHECK-SAME: (%[[X:[^ ]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}
@@ -34,6 +35,15 @@
 // CHECK-NOT: {{[^#]}}nn.
 // CHECK: return %[[DX2]], %[[DA]], %[[DB]]
 
+// Below the first nothing is trained: its backward gives no cotangent of its input, and computes nothing for one.
+// CHECK-LABEL: func.func private @layer.backward.partial
+// CHECK-SAME: -> (tensor<2x6xf32> {train.port = #train.port<gradient, "A0">},
+// CHECK-SAME:     tensor<4x2xf32> {train.port = #train.port<gradient, "B0">})
+// CHECK-NOT: nn.silu_gradient
+// CHECK-NOT: nn.add
+// CHECK-NOT: nn.linear_input_gradient(%{{.*}}, %arg2)
+// CHECK: return %{{[^,]*}}, %{{[^,]*}} :
+
 // The objective takes the cotangents of the log-probabilities, and gives these and the cotangent of the head's input.
 // CHECK-LABEL: func.func private @head.objective
 // CHECK-SAME: %[[C:[^ ]*]]: tensor<?x?x1xf32, #nn.tokens> {train.port = #train.port<batch, "coefficients">}
@@ -61,8 +71,11 @@ nn.parameter @A0 : tensor<2x6xf32> {trainable}
 nn.parameter @B0 : tensor<4x2xf32> {trainable}
 nn.parameter @A1 : tensor<2x6xf32> {trainable}
 nn.parameter @B1 : tensor<4x2xf32> {trainable}
+nn.parameter @A2 : tensor<2x6xf32> {trainable}
+nn.parameter @B2 : tensor<4x2xf32> {trainable}
 train.block layer @layers.0 parameters ("up" = @up, "down" = @down, "A0" = @A0, "B0" = @B0) programs {forward = @layer.forward}
 train.block layer @layers.1 parameters ("up" = @up, "down" = @down, "A0" = @A1, "B0" = @B1) programs {forward = @layer.forward}
+train.block layer @layers.2 parameters ("up" = @up, "down" = @down, "A0" = @A2, "B0" = @B2) programs {forward = @layer.forward}
 func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden">},
     %up: tensor<6x4xf32> {train.port = #train.port<parameter, "up">},
     %down: tensor<4x6xf32> {train.port = #train.port<parameter, "down">},

@@ -8,6 +8,7 @@
 nn.parameter @w : tensor<4x6xf32> {trainable}
 
 // CHECK: train.block layer @layer {{.*}} programs {backward = @layer.backward, forward = @layer.forward}
+train.block layer @first parameters ("w" = @w) programs {forward = @layer.forward}
 train.block layer @layer parameters ("w" = @w) programs {forward = @layer.forward}
 
 // CHECK-LABEL: func.func private @layer.backward(

@@ -8,6 +8,15 @@
 !j = tensor<?x?x2xf32, #nn.tokens>
 !y = tensor<?x?x10xf32, #nn.tokens>
 !z = tensor<?x?x8xf32, #nn.tokens>
+// What trains below it: a backward gives the cotangent of its input for this.
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 nn.parameter @gate : tensor<3x4xf32>
 nn.parameter @up : tensor<15x4xf32> {trainable}
 nn.parameter @down : tensor<12x5xf32>

@@ -4,7 +4,7 @@
 // What is no factor of a product has a gradient, too, where it is trained.
 
 // Bias of nn.linear.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[G:.*]] = nn.bias_gradient(%[[DY]])
 // CHECK: return {{.*}}%[[G]]
@@ -26,7 +26,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 // Weight of nn.rms_norm.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[G:.*]] = nn.rms_norm_weight_gradient(%[[X]], %[[DY]]) {epsilon = 9.99999974E-6 : f32}
 // CHECK: return {{.*}}%[[G]]
@@ -48,7 +48,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 // Weight of nn.layer_norm.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[G:.*]] = nn.layer_norm_weight_gradient(%[[X]], %[[DY]]) {epsilon = 9.99999974E-6 : f32}
 // CHECK: return {{.*}}%[[G]]
@@ -70,7 +70,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 // Bias of nn.layer_norm.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[G:.*]] = nn.bias_gradient(%[[DY]])
 // CHECK: return {{.*}}%[[G]]
@@ -92,7 +92,7 @@ func.func private @layer.forward(%x: !x {train.port = #train.port<flow, "hidden"
 // -----
 
 // Table of nn.position_embedding.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[G:.*]] = nn.position_embedding_weight_gradient(%[[DY]])
 // CHECK: return {{.*}}%[[G]]
@@ -205,7 +205,7 @@ func.func private @head.log_probabilities(%x: !x {train.port = #train.port<flow,
 // -----
 
 // Bias of nn.layer_norm, which each group has added.
-// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-LABEL: func.func private @layer.backward.partial(
 // CHECK-SAME: %[[X:[^ :]*]]: {{[^%]*}}%[[DY:[^ :]*]]:
 // CHECK: %[[TOTAL:.*]] = nn.repeat_gradient(%[[DY]]) : (tensor<?x?x4xf32, #nn.tokens>) -> tensor<?x?x2xf32, #nn.tokens>
 // CHECK: %[[G:.*]] = nn.bias_gradient(%[[TOTAL]]) : (tensor<?x?x2xf32, #nn.tokens>) -> tensor<2xf32>

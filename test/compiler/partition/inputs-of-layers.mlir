@@ -43,7 +43,7 @@
 // GRADIENT: nn.parameter @base_model.model.project.lora_A.weight : tensor<2x4xf32>
 // GRADIENT: nn.parameter @base_model.model.project.lora_B.weight : tensor<6x2xf32>
 // GRADIENT-NOT: nn.parameter @base_model.model.project
-// GRADIENT: func.func private @layer.0.backward({{.*}}#train.port<flow, "hidden.cotangent">}, %{{[^ :]*}}: {{.*}}#train.port<shared, "shared.0.cotangent">}, %[[DV:[^ :]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<shared, "shared.1.cotangent">}
+// GRADIENT: func.func private @layer.0.backward.partial({{.*}}#train.port<flow, "hidden.cotangent">}, %{{[^ :]*}}: {{.*}}#train.port<shared, "shared.0.cotangent">}, %[[DV:[^ :]*]]: tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<shared, "shared.1.cotangent">}
 // GRADIENT: %[[DQ:.*]], %[[DK:.*]], %[[OWN:.*]] = nn.attention_gradient
 // GRADIENT: nn.add(%[[DV]], %[[OWN]])
 // GRADIENT: func.func private @layer.1.backward(

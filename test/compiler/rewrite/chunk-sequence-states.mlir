@@ -48,6 +48,15 @@
 !w = tensor<4x4xf32>
 !c = tensor<4x3xf32>
 !b = tensor<2x4xf32>
+// What trains below it: a backward gives the cotangent of its input for this.
+nn.parameter @lowest : tensor<50x4xf32> {trainable}
+train.block embed @first parameters ("lowest" = @lowest) programs {forward = @first.forward}
+func.func private @first.forward(%ids: tensor<?x?x1xi32, #nn.tokens> {train.port = #train.port<batch, "ids">},
+    %w: tensor<50x4xf32> {train.port = #train.port<parameter, "lowest">, train.trainable})
+    -> (tensor<?x?x4xf32, #nn.tokens> {train.port = #train.port<flow, "hidden">}) {
+  %e = nn.embedding(%ids, %w) : (tensor<?x?x1xi32, #nn.tokens>, tensor<50x4xf32>) -> tensor<?x?x4xf32, #nn.tokens>
+  return %e : tensor<?x?x4xf32, #nn.tokens>
+}
 nn.parameter @a : !w {trainable}
 nn.parameter @c : !c
 nn.parameter @b : !b
