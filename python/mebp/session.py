@@ -68,8 +68,6 @@ class Session(Sequences):
         tree_batches: int = 0,
         taker: object | None = None,
         weights: object | None = None,
-        blocks_ahead: int = 0,
-        part: tuple[int, int] = (0, 1),
         **optimizer_options: object,
     ) -> None:
         """Opens the bundle folder `path`. Its options, by docs/write_options.py:
@@ -97,7 +95,7 @@ class Session(Sequences):
 
         Beside them:
         stream: of a device's half of a split model, the way to its server: mebp.split.connect.
-        tree_batches, taker, weights, blocks_ahead, part: of a step that several processes share: mebp.distributed.
+        tree_batches, taker, weights: of a step that several processes share: mebp.distributed.
         optimizer_options: what the optimizer has of its own, None for its default; no other one's.
             betas, eps: of every AdamW, (0.9, 0.999) and 1e-8 (galore: 1e-6, not qgalore); betas of lion, (0.9, 0.99).
             momentum: of sgd; 0 for none, which keeps nothing. None for the one that the bundle was compiled for.
@@ -124,26 +122,21 @@ class Session(Sequences):
         self._bundle = runtime.Bundle(os.fspath(self.path))
         self._info = self._bundle.info()
         self._description = describe(self._bundle)
-        self.manifest: dict = self._description["manifest"]
-        plan = self._description["plan"]
+        self.manifest, plan = (self._description[name] for name in ("manifest", "plan"))
         self.optimizer = optimizer or plan["optimizer"] or session_options.default_optimizer()
-        has_gradients = not session_options.takes_losses(self.optimizer)
-        self._shapes = dict(self._bundle.trainables())
-        self._process = os.getpid()
-        self.device, self.has_pending_gradients = device, pending_gradients
-        self.has_value_adapter = value_adapter
-        given |= {"optimizer": self.optimizer}
-        given |= {"return_gradients": has_gradients if return_gradients is None else return_gradients}
+        self._shapes, self._process = dict(self._bundle.trainables()), os.getpid()
+        self.device, self.has_pending_gradients, self.has_value_adapter = device, pending_gradients, value_adapter
+        returns = not session_options.takes_losses(self.optimizer) if return_gradients is None else return_gradients
+        given |= {"optimizer": self.optimizer, "return_gradients": returns}
         texts = session_options.option_texts(given)
         texts |= session_options.optimizer_texts(optimizer_options, plan, self.optimizer)
         texts |= {"tree_batches": str(tree_batches)} if tree_batches else {}
-        self._native = runtime.Session(self._bundle, stream, texts, taker, weights, blocks_ahead, part)
+        self._native = runtime.Session(self._bundle, stream, texts, taker, weights)
         for warning in self._native.take_warnings():
             say(f"warning: {warning}", error=True)
 
     @property
     def trainable_names(self) -> list[str]:
-        """In the bundle's order."""
         return list(self._shapes)
 
     @property

@@ -4,7 +4,7 @@
 namespace mebp::python {
 
 // Called within a call of the session, which has given Python's lock up.
-void BlockWeights::giveTo(mebp_session_options &options, uint32_t ahead) {
+void BlockWeights::giveTo(mebp_session_options &options) {
   if (!isGiven())
     return;
   options.on_block = [](void *user, uint32_t block, mebp_direction, uint32_t next, const void **out) {
@@ -12,7 +12,7 @@ void BlockWeights::giveTo(mebp_session_options &options, uint32_t ahead) {
   };
   options.on_block_ready = [](void *user, uint32_t block) { return static_cast<BlockWeights *>(user)->ready(block); };
   options.block_user = this;
-  options.blocks_ahead = ahead;
+  options.blocks_ahead = nb::cast<uint32_t>(weights.attr("ahead"));
 }
 
 mebp_code BlockWeights::ask(uint32_t block, uint32_t next, const void **out) {

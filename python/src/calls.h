@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "module.h"
-
 namespace mebp::python {
 
 // A call that runs without Python's lock, from before it gives the lock up until it has it again. Python ends a thread
@@ -15,18 +13,6 @@ public:
   RunningCall(const RunningCall &) = delete;
   RunningCall &operator=(const RunningCall &) = delete;
 };
-
-// Runs a long call without Python's lock, so that other threads (a progress bar, a data loader) go on.
-template <typename Call> void unlocked(Call call) {
-  mebp_error error;
-  mebp_code code;
-  RunningCall running;
-  {
-    nb::gil_scoped_release release;
-    code = call(&error);
-  }
-  check(code, error);
-}
 
 // For atexit.
 void waitForCalls();

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "calls.h"
 #include "module.h"
+#include "unlocked.h"
 
 namespace mebp::python {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gradient_taker.h"
 
+#include <nanobind/stl/pair.h>
+
 namespace mebp::python {
 
 // Called within a step, which has given Python's lock up.
@@ -26,6 +28,10 @@ void GradientTaker::giveTo(mebp_session_options &options) {
     return static_cast<GradientTaker *>(user)->norm(squares, count, sum);
   };
   options.norm_user = this;
+}
+
+std::pair<uint32_t, uint32_t> GradientTaker::part() const {
+  return isGiven() ? nb::cast<std::pair<uint32_t, uint32_t>>(taker.attr("part")) : std::pair<uint32_t, uint32_t>(0, 1);
 }
 
 mebp_code GradientTaker::take(uint32_t trainable, float *gradient, uint64_t count) {

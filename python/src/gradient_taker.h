@@ -6,6 +6,8 @@
 
 #include "module.h"
 
+#include <utility>
+
 namespace mebp::python {
 
 class GradientTaker {
@@ -13,6 +15,8 @@ public:
   explicit GradientTaker(nb::object taker) : taker(std::move(taker)) {}
   bool isGiven() const { return taker.is_valid() && !taker.is_none(); }
   void giveTo(mebp_session_options &options);
+  // Which of how many parts of what is updated the session has.
+  std::pair<uint32_t, uint32_t> part() const;
 
 private:
   mebp_code take(uint32_t trainable, float *gradient, uint64_t count);

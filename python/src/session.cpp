@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "block_weights.h"
-#include "calls.h"
 #include "generation.h"
 #include "gradient_taker.h"
 #include "module.h"
 #include "split.h"
+#include "unlocked.h"
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -53,9 +53,9 @@ struct Scores {
 
 class Session {
 public:
-  // Options are texts by their names; `part` is which of how many parts of what is updated is here.
+  // Options are texts by their names.
   Session(const Bundle &bundle, const Stream *stream, const std::map<std::string, Path> &texts, nb::object given,
-          nb::object handed, uint32_t blocksAhead, std::pair<uint32_t, uint32_t> part)
+          nb::object handed)
       : bundle(bundle), taker(std::move(given)), weights(std::move(handed)) {
     mebp_session_options options;
     mebp_session_options_init(&options);
@@ -71,8 +71,8 @@ public:
       stream->giveTo(options);
     optimizer = options.optimizer;
     taker.giveTo(options);
-    weights.giveTo(options, blocksAhead);
-    if (part.second > 1)
+    weights.giveTo(options);
+    if (const auto part = taker.part(); part.second > 1)
       options.owned_elements = (owned = bundle.ownElements(options.optimizer, part.first, part.second)).data();
     memoryBytes = mebp_session_memory_bytes(bundle.get(), &options);
     plannedPeakBytes = mebp_session_peak_bytes(bundle.get(), &options);
@@ -410,11 +410,9 @@ void bindSession(nb::module_ &module) {
       nb::arg("session"), nb::keep_alive<1, 2>());
   nb::class_<Session>(module, "Session")
       // What has to outlive it comes first, where it keeps its number: 1 is the session.
-      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object, nb::object,
-                    uint32_t, std::pair<uint32_t, uint32_t>>(),
+      .def(nb::init<const Bundle &, const Stream *, const std::map<std::string, Path> &, nb::object, nb::object>(),
            nb::arg("bundle"), nb::arg("stream").none(), nb::arg("options"), nb::arg("taker").none(),
-           nb::arg("weights").none(), nb::arg("blocks_ahead"), nb::arg("part"), nb::keep_alive<1, 2>(),
-           nb::keep_alive<1, 3>())
+           nb::arg("weights").none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def("loss", &Session::loss, nb::arg("ids"), nb::arg("labels"), nb::arg("starts").none())
       .def("log_probabilities", &Session::logProbabilities, nb::arg("ids"), nb::arg("labels"), nb::arg("temperature"),
            nb::arg("by_base"), nb::arg("trainables"))

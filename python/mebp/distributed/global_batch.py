@@ -23,7 +23,7 @@ from mebp.distributed.restarts import leave_mark
 from mebp.distributed.roles import OF_ONE
 from mebp.distributed.states import begin_in_parts, gathered_states, share_state
 from mebp.distributed.sums import GradientSums
-from mebp.distributed.weights import BLOCKS_AHEAD, ShardedWeights
+from mebp.distributed.weights import ShardedWeights
 from mebp.errors import Error
 from mebp.session import Session
 from mebp.step_result import StepResult
@@ -72,8 +72,8 @@ class GlobalBatch:
         """takes_losses: of an optimizer that takes them instead of gradients, which a tree would be of."""
         return (
             {"accumulate": True, "tree_batches": len(self.own) if self._is_tree and not takes_losses else 0}
-            | (self._sums.session_options() if self._sums else {})
-            | ({"weights": self._weights, "blocks_ahead": BLOCKS_AHEAD} if self._weights else {})
+            | ({"taker": self._sums} if self._sums else {})
+            | ({"weights": self._weights} if self._weights else {})
         )
 
     def bytes_beside(self, session: Session) -> int:

@@ -16,8 +16,9 @@ class OwnedSums(GradientSums):
 
     _shards: Shards | None = None
 
-    def session_options(self) -> dict[str, object]:
-        return {**super().session_options(), "part": (self._group.rank, self._group.size)}
+    @property
+    def part(self) -> tuple[int, int]:
+        return self._group.rank, self._group.size
 
     def bytes_beside(self, session: Session) -> int:
         return Shards.bytes_of(self.sizes(session), self._group.size)

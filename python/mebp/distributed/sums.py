@@ -49,9 +49,6 @@ class GradientSums(GradientTaker):
         """How many gradients a step gives."""
         return 0 if takes_losses(session.optimizer) else len(self.sizes(session))
 
-    def session_options(self) -> dict[str, object]:
-        return {"taker": self}
-
     def bytes_beside(self, session: Session) -> int:
         """What sums take beside the session."""
         return self._kind.bytes_of(self._capacity(session), self._group.size)

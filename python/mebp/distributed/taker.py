@@ -9,6 +9,8 @@ import numpy as np
 class GradientTaker(ABC):
     """Called within a step, on its thread; no method may raise."""
 
+    part = 0, 1  # which of how many parts of what is updated the session has
+
     @abstractmethod
     def take(self, index: int, gradient: np.ndarray) -> None:
         """Gets a trainable's own memory, which is the session's again once it is given back."""
@@ -30,6 +32,8 @@ class GradientTaker(ABC):
 
 class BlockWeights(ABC):
     """Hands a session the weights of each block. Called within a call of it, on its thread; no method may raise."""
+
+    ahead = 1  # blocks that are asked for before they run
 
     @abstractmethod
     def ask(self, block: int, following: int) -> int:

@@ -26,7 +26,6 @@ from mebp.distributed.taker import BlockWeights
 from mebp.errors import Error
 from mebp.extension import load_runtime
 
-BLOCKS_AHEAD = 1
 _PAGE = 1 << 14
 _ASKS, _GIVES = 1, 2  # tags
 _ENDS = -1  # in place of a block
@@ -69,7 +68,7 @@ class ShardedWeights(BlockWeights):
         is_tied = sizes[-1] < sizes[0]
         sizes[-1] += sizes[0] if is_tied else 0
         sizes[0] = 0  # whose rows are looked up
-        ahead = BLOCKS_AHEAD + 1
+        ahead = self.ahead + 1
         return max(sum(sizes[begin : begin + ahead]) for begin in range(len(sizes)))
 
     def ask(self, block: int, following: int) -> int:

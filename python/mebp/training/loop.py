@@ -94,11 +94,10 @@ def train(
         if options.log:
             make_parent(options.log, "choose another --log")
             stack.enter_context(state.locked(options.log, is_folder=False))
-        length = inspect(options.bundle)["model"]["sequence"]
         tokenizer = Tokenizer(options.bundle)
         tokenizer.threads = options.threads
         with told_by(say) if progress else nullcontext():
-            objective = make_objective(options, tokenizer, length)
+            objective = make_objective(options, tokenizer, inspect(options.bundle)["model"]["sequence"])
         before = anonymous_bytes()
         return _Run(options, objective, tokenizer, before, pauses, command, began, origin).run(callback, progress)
 
@@ -155,8 +154,7 @@ class _Run:
         }
         if self.schedule != CONSTANT or options.warmup_ratio:
             self.description["--steps"] = self.total  # the rates depend on it
-        self.columns = [*objective.metrics, *(ANSWERS if self.asking else ())]
-        self.standing = Standing()
+        self.columns, self.standing = [*objective.metrics, *(ANSWERS if self.asking else ())], Standing()
         self.told_writing = self.told_explosion = False
         self.spoiled = False  # a gradient that is not finite was applied, or a part of one
         self.failed = False  # at its loss: the trainables are as good as lost
