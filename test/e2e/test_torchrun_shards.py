@@ -85,8 +85,10 @@ def test_what_is_cut_has_the_bits_of_one(tmp_path, lamp_data, kind):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["optimizer", "--train", "full", "--model-out", "full", "--optimizer", "galore"],
-         "--shard optimizer: galore projects gradients"),
+        (
+            ["optimizer", "--train", "full", "--model-out", "full", "--optimizer", "galore"],
+            "--shard optimizer: galore projects gradients",
+        ),
         (["optimizer", "--optimizer", "mezo"], "--shard optimizer: owned says which updates by gradients are made"),
         (["weights", "--ask", "Lamp 1: "], "--ask writes answers, which takes all weights"),
     ],
