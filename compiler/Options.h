@@ -53,8 +53,8 @@ struct Adapters {
   }
 };
 
-/// The layers that are trained, as --lora-layers says them: so many last ones, or a range by the numbers in their names.
-/// All of them where neither is given.
+/// The layers that are trained, as --lora-layers says them: so many last ones, or a range by the numbers in their
+/// names. All of them where neither is given.
 struct LayerChoice {
   int64_t lastOnes = 0;
   LayerRange range;
