@@ -134,14 +134,16 @@ def test_half_of_a_split_model_is_refused(lamp_data, tmp_path):
     assert status != 0
 
 
-@pytest.mark.parametrize(("agents", "processes"), [(1, 2), (1, 4), (2, 1)])
-def test_a_killed_rank_changes_no_bit(lamp_model, lamp_data, tmp_path, agents, processes, unused_port):
+@pytest.mark.parametrize(
+    ("agents", "processes", "shard"), [(1, 2, "none"), (1, 4, "weights"), (2, 1, "optimizer"), (2, 1, "none")]
+)
+def test_a_killed_rank_changes_no_bit(lamp_model, lamp_data, tmp_path, agents, processes, shard, unused_port):
     """torchrun starts all again, and they go on from the state that rank 0 wrote. Nothing has to be set for it."""
     options = "--global-batch", 4, "--save-every", 1
     alone = command(*training(lamp_model, lamp_data, tmp_path / "1", *options, steps=40))
     assert alone.returncode == 0, alone.stderr
     log = tmp_path / "log.jsonl"
-    more = *options, "--state", tmp_path / "state", "--resume", "--log", log
+    more = *options, "--shard", shard, "--state", tmp_path / "state", "--resume", "--log", log
     program = slow_program(tmp_path, training(lamp_model, lamp_data, tmp_path / "out", *more, steps=40))
     port = unused_port if agents > 1 else 0
     started = [start(processes, program, restarts=2, meeting=port) for _ in range(agents)]

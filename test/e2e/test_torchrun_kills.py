@@ -77,24 +77,27 @@ def test_smollm2_has_the_same_bits_on_1_2_and_4(tmp_path, show):
         return ["train", "packaged:smollm2", "--data", CONVERSATIONS, "--seq-len", 64, "--steps", steps,
                 "--global-batch", 4, "--adapter-out", tmp_path / out, *options]  # fmt: skip
 
-    for processes in (1, 2, 4):
-        program, began = slow_program(tmp_path, run(str(processes))), time.monotonic()
+    ways = [(1, "none"), *((processes, shard) for shard in ("none", "optimizer", "weights") for processes in (2, 4))]
+    for processes, shard in ways:
+        name = f"{processes}-{shard}"
+        program, began = slow_program(tmp_path, run(name, "--shard", shard)), time.monotonic()
         agent = start(processes, program)
         out, err = agent.communicate(timeout=900)
         assert agent.returncode == 0, out + err
-        expect_same_adapters(tmp_path / "1", tmp_path / str(processes))
-        show(f"  {processes} under torchrun: bitwise equal, {time.monotonic() - began:.0f} s")
+        expect_same_adapters(tmp_path / "1-none", tmp_path / name)
+        show(f"  {processes} under torchrun, --shard {shard}: bitwise equal, {time.monotonic() - began:.0f} s")
     log = tmp_path / "log.jsonl"
     more = "--state", tmp_path / "state", "--resume", "--save-every", 1, "--log", log
-    for processes, until in ((4, steps // 3), (2, 2 * steps // 3)):
-        agent = start(processes, slow_program(tmp_path, run("killed", *more)))
+    for processes, until, shard in ((4, steps // 3, "weights"), (2, 2 * steps // 3, "optimizer")):
+        agent = start(processes, slow_program(tmp_path, run("killed", "--shard", shard, *more)))
         wait_for_steps(log, until, agent)
         killed = int((tmp_path / f"pid{processes - 1}").read_text())
         os.kill(killed, signal.SIGKILL)
         assert agent.wait(120) != 0
         agent.communicate()
-        show(f"  rank {processes - 1} of {processes} killed after step {log.read_text().count(chr(10))}")
+        done_steps = log.read_text().count("\n")
+        show(f"  rank {processes - 1} of {processes} with --shard {shard} killed after step {done_steps}")
     done = command(*run("killed", *more))
     assert done.returncode == 0, done.stdout + done.stderr
-    expect_same_adapters(tmp_path / "1", tmp_path / "killed")
+    expect_same_adapters(tmp_path / "1-none", tmp_path / "killed")
     show("  1 without torchrun went on to the end: bitwise equal")

@@ -31,6 +31,9 @@ def check_shared(options: "TrainingOptions", size: int, starts: str) -> None:
     for option, value in refused.items():
         if value:
             raise Error(f"{option} is of a run in one process, and {starts} {size}; leave it out")
+    if options.shard == WEIGHTS and (writing := _writing(options)):
+        raise Error(f"{writing} writes answers, which takes all weights, and --shard weights has a part of them; leave "
+                    "one of them out")  # fmt: skip
     count = _global_batch(options, size)
     if count < size:
         raise Error(f"--global-batch {count}: {size} processes need a micro-batch each; give at least "
@@ -44,7 +47,9 @@ def _global_batch(options: "TrainingOptions", size: int) -> int:
 def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     """Raises mebp.Error for what a run in several processes cannot have."""
     check_shared(options, group.size, "torchrun has started")
-    options = _placed(options)
+    group.check_alike({"--shard": options.shard, "--reduce": options.reduce})  # for all do the same from here on
+    if options.shard == AUTO and _writing(options):
+        options = replace(options, shard=OPTIMIZER)
     count = _global_batch(options, group.size)
     if not group.is_first:
         return replace(options, global_batch=count, accumulate=1, resume=False, **dict.fromkeys(_OF_FIRST))
@@ -55,14 +60,11 @@ def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
     return replace(options, global_batch=count, accumulate=1)
 
 
-def _placed(options: "TrainingOptions") -> "TrainingOptions":
-    """Answers are written by a process that has all weights."""
-    writes = {"--ask": options.ask, f"--objective {options.objective}": objectives()[options.objective].writes}
-    for option, value in writes.items():
-        if value and options.shard == WEIGHTS:
-            raise Error(f"{option} writes answers, which takes all weights, and --shard weights has a part of them; "
-                        "leave one of them out")  # fmt: skip
-    return replace(options, shard=OPTIMIZER) if options.shard == AUTO and any(writes.values()) else options
+def _writing(options: "TrainingOptions") -> str | None:
+    """The option by which a process writes answers, which takes all weights."""
+    if options.ask:
+        return "--ask"
+    return f"--objective {options.objective}" if objectives()[options.objective].writes else None
 
 
 def as_first(options: "TrainingOptions") -> "TrainingOptions":
