@@ -5,7 +5,7 @@ import hashlib
 import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -113,11 +113,12 @@ class GlobalBatch:
         # Optimizers are the same code on a type of machine, whatever its kernels.
         self._compares = len({str(each) for each in self._group.gather_json(platform.machine())}) == 1
 
-    @contextmanager
-    def state_parts(self, session: Session) -> Iterator[list[Path]]:
-        """While rank 0 saves a state: those of the others, where each has a part. All come here at the same step."""
-        with gathered_states(self._group, session) if self.is_sharded else nullcontext([]) as parts:
-            yield parts
+    def state_parts(self, session: Session, saves: bool) -> AbstractContextManager[list[Path]]:
+        """While rank 0 saves a state, if it `saves` one: those of the others, where each has a part. All come here at
+        the same step."""
+        if not self.is_sharded or not self._group.gather([saves])[0, 0]:
+            return nullcontext([])
+        return gathered_states(self._group, session)
 
     def ends(self, asked: bool) -> bool:
         """Whether the run ends before the next step, because it does so, or is asked to, in any process."""

@@ -106,7 +106,7 @@ class Keeper:
         """In all processes that share a run, at the same step: each may have a part of it."""
         if self.saves_alone and self._objective.is_in_parts:
             return
-        with self._objective.state_parts(self.session) as parts:
+        with self._objective.state_parts(self.session, self._options.state is not None) as parts:
             self._save_state_by(partial(state.save, parts=parts))
 
     def pause(self) -> None:

@@ -87,9 +87,9 @@ class Objective(ABC):
             self._shared.begin_alike(session, resumed_from)
         return session.steps
 
-    def state_parts(self, session: Session) -> AbstractContextManager[list[Path]]:
-        """While the first process saves a state: folders with those parts of it that others have."""
-        return self._shared.state_parts(session) if self._shared else nullcontext([])
+    def state_parts(self, session: Session, saves: bool) -> AbstractContextManager[list[Path]]:
+        """While the first process saves a state, if it `saves` one: folders with those parts of it that others have."""
+        return self._shared.state_parts(session, saves) if self._shared else nullcontext([])
 
     def leave(self) -> None:
         """At the end of a run that has not failed, after which others need nothing of this process."""
