@@ -210,14 +210,14 @@ constexpr uint64_t keptBytes(const OptimizerTraits &traits, const TrainedShape &
 constexpr uint64_t keptBytes(const OptimizerTraits &traits, const TrainedShape &tensor, const StateOptions &options) {
   return keptBytes(traits, tensor, options, true) + keptBytes(traits, tensor, options, false);
 }
-// Where each array is, of those that are read and of the others, which begin there; null: not kept.
+// Where each array is, of those that are read and of the others, which begin there, or are kept elsewhere (null).
 constexpr void placeKept(const OptimizerTraits &traits, const TrainedShape &tensor, const StateOptions &options,
                          unsigned char *read, unsigned char *others, unsigned char *(&out)[maximumKept]) {
   for (uint32_t i = 0; i < maximumKept; ++i) {
     const uint64_t bytes = traits.kept[i].bytes(tensor, options);
     unsigned char *&next = traits.kept[i].isRead ? read : others;
     out[i] = bytes ? next : nullptr;
-    next += alignUp(bytes);
+    next = next ? next + alignUp(bytes) : nullptr;
   }
 }
 constexpr uint64_t scratchBytes(const OptimizerTraits &traits, const TrainedShape &tensor) {

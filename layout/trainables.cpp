@@ -98,8 +98,9 @@ TrainablePlan planTrainables(const Facts &facts, const Choice &choice, Region &m
   const std::vector<Kept> kept = keptByShape(facts, choice);
   if (!choice.forwardOnly)
     for (uint32_t i = 0; i < trainables.size(); ++i) {
-      if (!choice.owns(i)) {
+      if (!choice.owns(i)) { // what programs read of it is found here all the same
         plan.kept.push_back(noOffset);
+        plan.scratch = std::max(plan.scratch, traits.projects ? kept[trainables[i].shapeNumber].scratch : 0);
         continue;
       }
       const format::TrainedShape &shape = trainables[i].shape;

@@ -157,6 +157,7 @@ std::string describeBundle(const format::Bundle &bundle) {
   for (const format::Trainable &trainable : bundle.trainables()) {
     trainables.push_back({{"name", trainable.name()},
                           {"rows", trainable.rows()},
+                          {"gradient_elements", gradientElements(bundle, static_cast<uint32_t>(trainables.size()))},
                           {"columns", trainable.columns()},
                           {"gradient_rank", trainable.rank()},
                           {"storage", format::nameOf(format::storageOf(trainable))}});

@@ -122,7 +122,7 @@ static std::vector<layout::ElementRange> ownedBy(const format::Bundle &bundle, c
     if (options.owned_elements)
       owned.push_back({options.owned_elements[i].begin, options.owned_elements[i].end});
     else if (options.owned)
-      owned.push_back({0, options.owned[i] ? trainedShape(bundle, i).gradientElements() : 0});
+      owned.push_back({0, options.owned[i] ? trainableElements(bundle, i) : 0});
   }
   return owned;
 }
@@ -151,7 +151,6 @@ static Status checkRanges(const format::Bundle &bundle, const mebp_session_optio
 }
 
 static Status checkOwned(const format::Bundle &bundle, const mebp_session_options &options) {
-  const format::OptimizerTraits &traits = *format::findOptimizer(options.optimizer);
   if (!options.owned && !options.owned_elements)
     return Status();
   if (options.owned && options.owned_elements)
@@ -160,11 +159,6 @@ static Status checkOwned(const format::Bundle &bundle, const mebp_session_option
     return failure(
         MEBP_INVALID_ARGUMENT,
         "owned says which updates by gradients are made here; leave it out where there are none, as with MeZO");
-  if (traits.projects)
-    return failure(MEBP_UNSUPPORTED,
-                   "%s projects gradients, by what it keeps of each trainable, so that each session owns all; let it, "
-                   "or choose another optimizer",
-                   traits.name);
   bool isPart = false;
   if (Status status = checkRanges(bundle, options, isPart); !status.ok())
     return status;

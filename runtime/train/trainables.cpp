@@ -181,9 +181,12 @@ TrainedTensor Trainables::tensorOf(uint32_t trainable, Adapter of) const {
   const uint64_t ofStep = format::randomBits(seedOf(bundle->model()), 2, stepsOf[static_cast<size_t>(of)]);
   tensor.roundingSeed = format::randomBits(ofStep, trainable, 0);
   tensor.scratch = memory + plan.scratch;
-  if (!plan.kept.empty() && owns(trainable))
+  if (!plan.kept.empty()) {
+    unsigned char *others =
+        owns(trainable) ? memory + (plan.isKeptFiled ? plan.keptRoom : keptPlace(trainable, of)) : nullptr;
     format::placeKept(*traits, keptShapeOf(trainable), stateOptions, memory + plan.readBegin + plan.read[trainable],
-                      memory + (plan.isKeptFiled ? plan.keptRoom : keptPlace(trainable, of)), tensor.kept);
+                      others, tensor.kept);
+  }
   return tensor;
 }
 
@@ -400,7 +403,7 @@ void Trainables::addSaved(uint32_t trainable, const std::string &prefix, bool is
   const bool isPart = !isWhole && isCut(trainable);
   const format::TrainedShape kept = isPart ? keptShapeOf(trainable) : shape;
   for (const format::KeptArray &array : traits->kept) {
-    if (plan.kept.empty() || !(isWhole || owns(trainable)) || !array.bytes(kept, stateOptions))
+    if (plan.kept.empty() || !(isWhole || owns(trainable) || array.isRead) || !array.bytes(kept, stateOptions))
       continue;
     SavedTensor saved = {nameOfKept(name, array), array.type, array.shape(kept, stateOptions), {}, {}, 0};
     if (isPart) {

@@ -85,7 +85,10 @@ public:
   bool owns(uint32_t trainable) const { return plan.kept.empty() || plan.kept[trainable] != layout::noOffset; }
   // Of which of its gradient's elements; where it is not projected, these are its own.
   layout::ElementRange owned(uint32_t trainable) const {
-    return plan.owned.empty() ? layout::ElementRange{0, gradientElements(trainable)} : plan.owned[trainable];
+    const layout::ElementRange whole = {0, gradientElements(trainable)};
+    if (plan.owned.empty() || plan.owned[trainable].count() == elements(trainable))
+      return whole;
+    return plan.owned[trainable];
   }
   // How often subspaces were found, and how often a period that never changes would have found them.
   void countRefreshes(uint64_t &made, uint64_t &ofFixedPeriod) const;
@@ -166,7 +169,8 @@ private:
   Status joinKept(const std::string &name, const SavedPart &own, uint64_t bytes, const OthersParts &others,
                   const TakeBytes &take) const;
   format::TrainedShape keptShapeOf(uint32_t trainable) const {
-    return plan.owned.empty() ? shapeOf(trainable) : layout::keptShape(shapeOf(trainable), plan.owned[trainable]);
+    return owns(trainable) && !plan.owned.empty() ? layout::keptShape(shapeOf(trainable), plan.owned[trainable])
+                                                  : shapeOf(trainable);
   }
   bool isCut(uint32_t trainable) const {
     return owns(trainable) && keptShapeOf(trainable).elements() != elements(trainable);

@@ -97,7 +97,7 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
     """In whatever order the session hands them over."""
     sizes = [3, 8, 1, 20, 7]
     monkeypatch.setattr(sums, "BUCKET", bucket)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 1, "columns": n} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
     random = np.random.default_rng(bucket)
     values = [[random.normal(size=n).astype(np.float32) for n in sizes] for _ in range(2)]
     orders = [random.permutation(len(sizes)) for _ in range(2)]
@@ -124,7 +124,7 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
 def test_products_of_any_size_are_summed_where_they_are(bucket, monkeypatch):
     sizes = [3, 8, 1]
     monkeypatch.setattr(sums, "BUCKET", bucket)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 1, "columns": n} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
     values = np.random.default_rng(bucket).normal(size=(4, 50)).astype(np.float32)
 
     def act(rank: Rank) -> np.ndarray:
@@ -169,7 +169,7 @@ def test_where_a_process_is_lost_there_is_no_sum(monkeypatch):
 def test_where_a_process_is_lost_all_are_given_back_and_the_step_fails(monkeypatch):
     sizes = [5, 9]
     monkeypatch.setattr(sums, "BUCKET", 4)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": n, "columns": 1} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
 
     def lose(sent: object, received: object) -> None:
         raise mebp.Error("rank 0: lost another process")

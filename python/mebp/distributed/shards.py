@@ -59,11 +59,15 @@ def slices(sizes: Sequence[int], owned: Sequence[Sequence[tuple[int, int]]], roo
 
 
 class Shards:
-    """Of a session in each process of a group, whose trainables have so many elements."""
+    """Of a session in each process of a group, whose trainables' gradients have so many elements."""
 
     def __init__(self, group: Group, session: Session, sizes: Sequence[int]) -> None:
         self._group, self._session, self._sizes = group, session, sizes
-        self._owned = [session.native.own_elements(rank, group.size) for rank in range(group.size)]
+        whole = session.native.own_elements(0, 1)
+        self._owned = [[(0, size) if own == all_of_it else own
+                        for own, all_of_it, size in zip(session.native.own_elements(rank, group.size), whole, sizes,
+                                                        strict=True)]
+                       for rank in range(group.size)]  # fmt: skip
         room = self._room(sizes, group.size)
         self.slices = list(slices(sizes, self._owned, room))
         self._sent, self._received = (np.zeros((group.size, room), np.float32) for _ in range(2))
@@ -120,7 +124,8 @@ def _count(pieces: Sequence[Piece]) -> int:
 
 
 def _bytes_of(elements: tuple[int, int], size: int, stored: int) -> tuple[int, int]:
-    """Where a range of a trainable of so many elements and bytes lies. What is in groups is owned whole."""
+    """Where a range of a gradient of so many elements lies in the trainable's bytes. What is in groups or projected is
+    owned whole."""
     begin, end = elements
     return (begin * stored // size, end * stored // size)
 

@@ -42,7 +42,7 @@ class GradientSums(GradientTaker):
     def sizes(self, session: Session) -> list[int]:
         """How many values each trainable has."""
         if self._sizes is None:
-            self._sizes = [each["rows"] * each["columns"] for each in inspect(session.path)["trainables"]]
+            self._sizes = [each["gradient_elements"] for each in inspect(session.path)["trainables"]]
         return self._sizes
 
     def _given(self, session: Session) -> int:

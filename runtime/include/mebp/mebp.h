@@ -282,7 +282,8 @@ typedef struct mebp_session_options {
   /* For each trainable of the bundle, whether its optimizer state and its update are here (mebp_bundle_own_part); NULL:
    * all. Of the others a step gives gradients, which are kept only to be summed or returned; whoever updates them
    * writes their values here. grad_norm and the squares of on_norm are of what is owned, so that clip needs on_norm. A
-   * state has what is owned. Not where no gradient is taken, as with MeZO, or where gradients are projected. */
+   * state has what is owned. Where gradients are projected, each session keeps the projectors of all. Not where no
+   * gradient is taken, as with MeZO. */
   const bool *owned;
   /* Of a whole model on the CPU, without resident_limit: asked blocks_ahead blocks before each runs. NULL: all weights
    * are those of the bundle's file. */
