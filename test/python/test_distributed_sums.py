@@ -140,7 +140,7 @@ def test_products_of_any_size_are_summed_where_they_are(bucket, monkeypatch):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8])
 def test_a_loss_is_the_sum_of_the_tree(size, monkeypatch):
     """In float64, without memory for gradients, which there are none of."""
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 9, "columns": 9}]})
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": 81}]})
     random = np.random.default_rng(size)
     losses = random.normal(size=(size, 1)) * 10.0 ** random.integers(-9, 9, (size, 1))
 
@@ -154,7 +154,7 @@ def test_a_loss_is_the_sum_of_the_tree(size, monkeypatch):
 
 
 def test_where_a_process_is_lost_there_is_no_sum(monkeypatch):
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"rows": 2, "columns": 2}]})
+    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": 4}]})
 
     def lose(*given: object) -> None:
         raise mebp.Error("rank 0: lost another process")

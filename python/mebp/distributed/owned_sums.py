@@ -8,6 +8,7 @@ import numpy as np
 
 from mebp.distributed.shards import Shards
 from mebp.distributed.sums import GradientSums
+from mebp.inspect import inspect
 from mebp.session import Session
 
 
@@ -21,7 +22,8 @@ class OwnedSums(GradientSums):
         return self._group.rank, self._group.size
 
     def bytes_beside(self, session: Session) -> int:
-        return Shards.bytes_of(self.sizes(session), self._group.size)
+        of_products = super().bytes_beside(session) if self._projects(session) else 0
+        return of_products + Shards.bytes_of(self.sizes(session), self._group.size)
 
     def norm(self, squares: np.ndarray, total: float) -> float | None:
         with self._noting():
@@ -36,8 +38,14 @@ class OwnedSums(GradientSums):
         self._shards.share_values()
 
     def _prepare(self, session: Session) -> None:
+        if self._projects(session):  # subspaces are found from sums that all have
+            super()._prepare(session)
         if self._shards is None:
             self._shards = Shards(self._group, session, self.sizes(session))
+
+    @staticmethod
+    def _projects(session: Session) -> bool:
+        return any(each["gradient_rank"] for each in inspect(session.path)["trainables"])
 
     def _run(self, session: Session) -> None:
         gradients: dict[int, np.ndarray] = {}
