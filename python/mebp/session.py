@@ -136,10 +136,6 @@ class Session(Sequences):
             say(f"warning: {warning}", error=True)
 
     @property
-    def trainable_names(self) -> list[str]:
-        return list(self._shapes)
-
-    @property
     def _session(self) -> object:
         if os.getpid() != self._process:
             raise Error(

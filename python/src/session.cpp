@@ -290,11 +290,13 @@ public:
     return result;
   }
   // Of bytes, as they lie in the session.
-  nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> trainableValues(const std::string &name) {
+  nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> trainableValues(uint32_t index) {
+    mebp_tensor_info info;
+    mebp_error error;
+    check(mebp_bundle_trainable_info(bundle.get(), index, &info, &error), error);
     void *values = nullptr;
     uint64_t bytes = 0;
-    mebp_error error;
-    check(mebp_session_trainable_values(handle.get(), name.c_str(), &values, &bytes, &error), error);
+    check(mebp_session_trainable_values(handle.get(), info.name, &values, &bytes, &error), error);
     return {values, {bytes}};
   }
   void joinStates(const Path &folder, const std::vector<Path> &parts, const nb::bytes &user) {
@@ -431,7 +433,7 @@ void bindSession(nb::module_ &module) {
            nb::arg("all_batches"), nb::arg("first_row"))
       .def("count_labels", &Session::countLabels, nb::arg("ids"), nb::arg("labels"), nb::arg("starts"))
       .def("own_elements", &Session::ownElements, nb::arg("index"), nb::arg("count"))
-      .def("trainable_values", &Session::trainableValues, nb::arg("name"), nb::rv_policy::reference)
+      .def("trainable_values", &Session::trainableValues, nb::arg("index"), nb::rv_policy::reference)
       .def("join_states", &Session::joinStates, nb::arg("folder"), nb::arg("parts"), nb::arg("user"))
       .def("give_gradient", &Session::giveGradient, nb::arg("index"))
       .def("cancel", &Session::cancel)

@@ -63,7 +63,7 @@ def test_it_goes_on_as_it_began(bundle, samples, tmp_path, capsys):
 def test_a_state_of_an_older_build_takes_one_pass(bundle, samples, tmp_path, monkeypatch):
     options = {**QUIET, "adapter_out": tmp_path / "halves", "state": tmp_path / "state"}
     with monkeypatch.context() as older:
-        older.setattr(keeping.state, "save", lambda session, folder, description: session.save_state(
+        older.setattr(keeping.state, "save", lambda session, folder, description, parts: session.save_state(
             folder, json.dumps({name: value for name, value in description.items() if name != "chosen"}).encode()
         ))  # fmt: skip
         mebp.train(bundle, samples, **options, epochs=1, callback=lambda record: record.step == 5)

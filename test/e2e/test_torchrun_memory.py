@@ -23,6 +23,9 @@ from mebp.session import Session
 _, bundle, each, shard = sys.argv
 group = joined()
 inspect(bundle)
+count = int(each) * group.size
+global_batch._COMPARED_EVERY = 2
+shared = global_batch.GlobalBatch(count, group, shard, "tree", Path(bundle))
 before, most, mapped, ended = anonymous_bytes(), 0, 0, threading.Event()
 
 def resident_weights():
@@ -39,9 +42,6 @@ def watch():
             mapped = max(mapped, resident_weights())
 
 threading.Thread(target=watch).start()
-count = int(each) * group.size
-global_batch._COMPARED_EVERY = 2
-shared = global_batch.GlobalBatch(count, group, shard, "tree", Path(bundle))
 session = Session(bundle, threads=1, **shared.session_options())
 planned = session.plan["planned_peak_bytes"] + shared.bytes_beside(session)
 shared.begin_alike(session, None)
@@ -53,7 +53,8 @@ ended.set()
 all_of_it = [end - begin for begin, end in session.native.own_elements(0, 1)]
 owned = sum(end - begin for begin, end in session.native.own_elements(group.rank, group.size)) / sum(all_of_it)
 size = os.path.getsize(Path(bundle) / "weights.bin")
-print(json.dumps([planned, max(most, result.peak_bytes) - before, session.native.arena_bytes(), owned, mapped / size]))
+found = [planned, max(most, result.peak_bytes) - before, session.native.arena_bytes(), owned, mapped / size]
+sys.stdout.write(json.dumps(found) + "\n")
 shared.leave()
 """
 

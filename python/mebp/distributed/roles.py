@@ -45,19 +45,19 @@ def _global_batch(options: "TrainingOptions", size: int) -> int:
 
 
 def for_rank(options: "TrainingOptions", group: Group) -> "TrainingOptions":
-    """Raises mebp.Error for what a run in several processes cannot have."""
+    """Raises mebp.Error for what a run in several processes cannot have, and where they share it out differently."""
     check_shared(options, group.size, "torchrun has started")
-    group.check_alike({"--shard": options.shard, "--reduce": options.reduce})  # for all do the same from here on
+    count = _global_batch(options, group.size)
+    if group.is_first:
+        each, rest = divmod(count, group.size)
+        has_same_bits = options.reduce == TREE and rest == 0 and each & (each - 1) == 0
+        say(f"{group.size} processes, --global-batch {count}: "
+            + ("the same bits as in one" if has_same_bits else "as in one, but for rounding"))  # fmt: skip
+    group.check_alike({"--shard": options.shard, "--reduce": options.reduce})  # which decide what all do from here on
     if options.shard == AUTO and _writing(options):
         options = replace(options, shard=OPTIMIZER)
-    count = _global_batch(options, group.size)
-    if not group.is_first:
-        return replace(options, global_batch=count, accumulate=1, resume=False, **dict.fromkeys(_OF_FIRST))
-    each, rest = divmod(count, group.size)
-    has_same_bits = options.reduce == TREE and rest == 0 and each & (each - 1) == 0
-    say(f"{group.size} processes, --global-batch {count}: "
-        + ("the same bits as in one" if has_same_bits else "as in one, but for rounding"))  # fmt: skip
-    return replace(options, global_batch=count, accumulate=1)
+    others = {} if group.is_first else {"resume": False, **dict.fromkeys(_OF_FIRST)}
+    return replace(options, global_batch=count, accumulate=1, **others)
 
 
 def _writing(options: "TrainingOptions") -> str | None:

@@ -91,7 +91,7 @@ class Shards:
 
     def share_values(self) -> None:
         """Each process's session gets what the others have updated."""
-        values = [self._session.native.trainable_values(name) for name in self._session.trainable_names]
+        values = [self._session.native.trainable_values(index) for index in range(len(self._sizes))]
         owned = [[_bytes_of(elements, size, memory.size)
                   for elements, size, memory in zip(ranges, self._sizes, values, strict=True)]
                  for ranges in self._owned]  # fmt: skip

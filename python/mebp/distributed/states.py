@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mebp.distributed.group import Group
 from mebp.errors import Error
+from mebp.inspect import inspect
 from mebp.session import Session
 
 _FILES = _FILE, _ = "state.bin", "state.previous.bin"  # of mebp.Session.save_state
@@ -27,8 +28,8 @@ def share_state(group: Group, session: Session) -> None:
 
 
 def _send_values(group: Group, session: Session) -> None:
-    for name in session.trainable_names:
-        group.broadcast(session.native.trainable_values(name))
+    for index in range(len(inspect(session.path)["trainables"])):
+        group.broadcast(session.native.trainable_values(index))
 
 
 def _check_steps(group: Group, session: Session) -> None:

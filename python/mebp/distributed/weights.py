@@ -15,8 +15,10 @@ bytes, one of each rank, which begin at multiples of a page.
 import mmap
 import os
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +64,14 @@ class ShardedWeights(BlockWeights):
 
     @property
     def bytes_beside(self) -> int:
-        """Of the buffers that are used at once: of blocks that follow one another, and of the table that a head
-        reads."""
-        sizes = [_padded(size) for _, size in self._regions]
-        is_tied = sizes[-1] < sizes[0]
-        sizes[-1] += sizes[0] if is_tied else 0
-        sizes[0] = 0  # whose rows are looked up
-        ahead = self.ahead + 1
-        return max(sum(sizes[begin : begin + ahead]) for begin in range(len(sizes)))
+        """Of buffers: of each size as many as blocks that follow one another need. A head that is tied to the
+        embedding reads its whole table, and the embedding looks up rows in the file."""
+        table, *sizes = (_padded(size) for _, size in self._regions)
+        blocks = [[size] for size in sizes]
+        if sizes[-1] < table:
+            blocks[-1].append(table)
+        together = [Counter(chain(*blocks[begin : begin + self.ahead + 1])) for begin in range(len(blocks))]
+        return sum(size * max(each[size] for each in together) for size in set(chain(*blocks)))
 
     def ask(self, block: int, following: int) -> int:
         size = _padded(self._regions[block][1])
