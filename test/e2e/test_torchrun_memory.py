@@ -54,7 +54,7 @@ all_of_it = [end - begin for begin, end in session.native.own_elements(0, 1)]
 owned = sum(end - begin for begin, end in session.native.own_elements(group.rank, group.size)) / sum(all_of_it)
 size = os.path.getsize(Path(bundle) / "weights.bin")
 found = [planned, max(most, result.peak_bytes) - before, session.native.arena_bytes(), owned, mapped / size]
-sys.stdout.write(json.dumps(found) + "\n")
+print(json.dumps(found) + "\\n", end="", flush=True)
 shared.leave()
 """
 
