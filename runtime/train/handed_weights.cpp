@@ -65,6 +65,8 @@ Status HandedWeights::free(uint32_t block) {
   region.isAsked = false;
   if (region.buffer != noBuffer)
     backend->giveBack(region.buffer);
+  else // what was read of the file goes, too
+    bundle->mappedWeights().adviseOut(regions.of(block).offset, regions.of(block).bytes);
   region.buffer = noBuffer;
   const mebp_code code = callback(user, block, MEBP_FORWARD, MEBP_NO_BLOCK, nullptr);
   return code == MEBP_OK ? Status()

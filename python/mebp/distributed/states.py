@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from mebp.distributed.group import Group
+from mebp.distributed.shards import collect, slices, spread
 from mebp.errors import Error
-from mebp.inspect import inspect
 from mebp.session import Session
 
 _FILES = _FILE, _ = "state.bin", "state.previous.bin"  # of mebp.Session.save_state
+_ROOM = 1 << 20  # bytes that are sent at once
 
 
 def share_state(group: Group, session: Session) -> None:
@@ -28,8 +31,12 @@ def share_state(group: Group, session: Session) -> None:
 
 
 def _send_values(group: Group, session: Session) -> None:
-    for index in range(len(inspect(session.path)["trainables"])):
-        group.broadcast(session.native.trainable_values(index))
+    values = [session.native.trainable_values(index) for index in range(len(session.native.own_elements(0, 1)))]
+    room = np.zeros(_ROOM, np.uint8)
+    for each in slices([memory.size for memory in values], [[(0, memory.size) for memory in values]], _ROOM):
+        sent = collect(each.of[0], values, room)
+        group.broadcast(sent)
+        spread(each.of[0], sent, values)
 
 
 def _check_steps(group: Group, session: Session) -> None:

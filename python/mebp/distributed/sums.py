@@ -36,14 +36,19 @@ class GradientSums(GradientTaker):
         self._taken: dict[int, np.ndarray] = {}
         self._failure: Error | None = None
         self._ended = False
-        self._sizes: list[int] | None = None  # of the session's trainables, once they have been asked for
+        self._trained: list[tuple[int, int]] = []  # of the session's trainables, once they have been asked for
         self._sum: TreeSum | RingSum | None = None
 
     def sizes(self, session: Session) -> list[int]:
-        """How many values each trainable has."""
-        if self._sizes is None:
-            self._sizes = [each["gradient_elements"] for each in inspect(session.path)["trainables"]]
-        return self._sizes
+        """How many values each trainable's gradient has."""
+        return [size for size, _ in self._read(session)]
+
+    def _read(self, session: Session) -> list[tuple[int, int]]:
+        """Each gradient's values, and the rank of the subspace that it is projected to, or 0."""
+        if not self._trained:
+            trained = inspect(session.path)["trainables"]
+            self._trained = [(each["gradient_elements"], each["gradient_rank"]) for each in trained]
+        return self._trained
 
     def _given(self, session: Session) -> int:
         """How many gradients a step gives."""
