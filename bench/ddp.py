@@ -13,10 +13,10 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from parts.group_runs import LENGTH, median_and_range, smollm2
 from parts.pages import write_between_marks
-from scale import COUNT, LENGTH, call
+from scale import COUNT, call
 
-import mebp
 from mebp.exporter.packaged import unpack
 
 
@@ -27,16 +27,13 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        mebp.export("packaged:smollm2", folder / "model.onnx", seq_len=LENGTH)
-        mebp.compile(folder / "model.onnx", folder / "model.mebp", accumulate=True, precision="f32")
-        bundle, model = folder / "model.mebp", unpack("packaged:smollm2")
+        bundle, model = smollm2(Path(name), precision="f32"), unpack("packaged:smollm2")
         found = call("beside", arguments.processes, bundle, COUNT, arguments.rounds, model)
     lines = ["| system | tokens/s | slowest to fastest step | beside DDP |", "| --- | ---: | ---: | ---: |"]
     for system, seconds in found.items():
         speeds = [COUNT * LENGTH / each for each in seconds]
         ratios = [other / own for own, other in zip(seconds, found["DDP"], strict=True)]
-        beside = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        beside = median_and_range(ratios)
         spread = f"{min(speeds):.0f} to {max(speeds):.0f}"
         lines.append(f"| {system} | {statistics.median(speeds):.0f} | {spread} | {beside} |")
     print("\n".join(lines))

@@ -13,16 +13,12 @@ import hashlib
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from parts import group_runs
+from parts.group_runs import LENGTH
 from parts.pages import write_between_marks
-
-import mebp
-
-LENGTH = 256
 
 
 def run(bundle: Path, text: Path, folder: Path, processes: int, count: int, steps: int) -> tuple[float, str]:
@@ -32,11 +28,8 @@ def run(bundle: Path, text: Path, folder: Path, processes: int, count: int, step
         *("train", bundle, "--data", text, "--steps", steps, "--global-batch", count, "--log", log),
         *("--adapter-out", out, "--overwrite"),
     ]
-    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes, "-m", "--"]
-    program = [*agent, "mebp"] if processes > 1 else ["-m", "mebp"]
-    said = subprocess.run([sys.executable, *map(str, [*program, *command])], capture_output=True, text=True)
-    if said.returncode:
-        raise SystemExit(said.stderr)
+    program = ["-m", "mebp"] if processes == 1 else ["-m", "--", "mebp"]
+    group_runs.run(processes, *program, *command)
     records = [json.loads(line) for line in log.read_text().splitlines()]
     speed = statistics.median(count * LENGTH / record["seconds"] for record in records[1:])
     return speed, hashlib.sha256((out / "adapter_model.safetensors").read_bytes()).hexdigest()
@@ -53,13 +46,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        mebp.export("packaged:smollm2", folder / "model.onnx", seq_len=LENGTH)
-        mebp.compile(folder / "model.onnx", folder / "model.mebp", accumulate=True)
+        bundle = group_runs.smollm2(folder)
         found: dict[int, list[float]] = {processes: [] for processes in arguments.processes}
         digests: dict[int, str] = {}
         for _ in range(arguments.rounds):
             for processes in arguments.processes:
-                speed, digests[processes] = run(folder / "model.mebp", arguments.text, folder, processes,
+                speed, digests[processes] = run(bundle, arguments.text.resolve(), folder, processes,
                                                 arguments.global_batch, arguments.steps)  # fmt: skip
                 found[processes].append(speed)
     first = arguments.processes[0]
@@ -70,7 +62,7 @@ def main() -> None:
     ]
     for processes, speeds in found.items():
         ratios = [one / other for one, other in zip(speeds, found[first], strict=True)]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        spread = group_runs.median_and_range(ratios)
         same = "the same bits" if digests[processes] == digests[first] else "differs"
         lines.append(
             f"| {processes} | {max(1, cores // processes)} | {statistics.median(speeds):.0f} | {spread} | {same} |"

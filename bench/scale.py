@@ -15,22 +15,19 @@ is sent. Where processes are more than cores, each computes at its share of them
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from parts.group_runs import run_for_json, smollm2
 from parts.pages import write_between_marks
 
-import mebp
 from mebp.distributed.sums import BUCKET
 from mebp.inspect import inspect
 
-COUNT, LENGTH = 8, 256
+COUNT = 8
 WORKER = Path(__file__).parent / "parts" / "process_steps.py"
 
 
@@ -60,12 +57,7 @@ def step_seconds(
 
 
 def call(how: str, processes: int, *arguments: object) -> dict:
-    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes] if processes > 1 else []
-    command = [sys.executable, *map(str, [*agent, WORKER, how, *arguments])]
-    said = subprocess.run(command, capture_output=True, text=True)
-    if said.returncode:
-        raise SystemExit(said.stderr)
-    return json.loads(said.stdout.splitlines()[-1])
+    return run_for_json(processes, WORKER, how, *arguments)
 
 
 def compare(bundle: Path, processes: list[int], delays: list[float], rounds: int) -> list[str]:
@@ -130,10 +122,7 @@ def main() -> None:
     print("\n".join(tables["many machines"]))
     if not arguments.model_only:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            mebp.export("packaged:smollm2", folder / "model.onnx", seq_len=LENGTH)
-            mebp.compile(folder / "model.onnx", folder / "model.mebp", accumulate=True)
-            tables["measured"] = compare(folder / "model.mebp", arguments.processes, arguments.delays, arguments.rounds)
+            tables["measured"] = compare(smollm2(Path(name)), arguments.processes, arguments.delays, arguments.rounds)
     for name, lines in tables.items() if arguments.markdown else ():
         write_between_marks(arguments.markdown, f"bench/scale.py: {name}", lines)
 

@@ -9,27 +9,14 @@ and two forwards on the way back. Rounds take turns; the first column is without
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from parts.group_runs import LENGTH, median_and_range, run_for_json, smollm2
 from parts.pages import write_between_marks
 
-import mebp
-
-LENGTH, FACTORS = 256, (0.0, 0.25, 0.5, 2.0)
-
-
-def measure(bundle: Path, rounds: int) -> dict:
-    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = ["-m", "parts.shard_delays", bundle, LENGTH, rounds, *FACTORS]
-    said = subprocess.run([*agent, *map(str, program)], capture_output=True, text=True, cwd=Path(__file__).parent)
-    if said.returncode:
-        raise SystemExit(said.stderr)
-    return json.loads(next(line for line in said.stdout.splitlines() if line.startswith("{")))
+FACTORS = 0.0, 0.25, 0.5, 2.0
 
 
 def main() -> None:
@@ -38,10 +25,8 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        mebp.export("packaged:smollm2", folder / "model.onnx", seq_len=LENGTH)
-        mebp.compile(folder / "model.onnx", folder / "model.mebp", accumulate=True)
-        found = measure(folder / "model.mebp", arguments.rounds)
+        program = "-m", "parts.shard_delays", smollm2(Path(name)), LENGTH, arguments.rounds, *FACTORS
+        found = run_for_json(2, *program)
     forward, asked, base = found["forward"], found["asked"], found["seconds"]["0.0"]
     lines = [
         f"| each of {asked} regions later by | a step, s | later by, s | of the delays hidden | by the model |",
@@ -51,7 +36,7 @@ def main() -> None:
         seconds = found["seconds"][str(factor)]
         later = [one - other for one, other in zip(seconds, base, strict=True)]
         delays, shows = factor * forward * asked, max(0.0, factor - 1) * forward * asked / 2
-        spread = f"{statistics.median(later):.2f} ({min(later):.2f} to {max(later):.2f})"
+        spread = median_and_range(later)
         hidden = f"{1 - statistics.median(later) / delays:.0%}" if delays else ""
         lines.append(
             f"| {factor:g} of {forward * 1e3:.1f} ms | {statistics.median(seconds):.2f} | {spread} | {hidden} "

@@ -63,6 +63,7 @@ class Shards:
 
     def __init__(self, group: Group, session: Session, sizes: Sequence[int]) -> None:
         self._group, self._session, self._sizes = group, session, sizes
+        self._tiles = [load_runtime().norm_tile(size) for size in sizes]
         whole = session.native.own_elements(0, 1)
         self._owned = [[(0, size) if own == all_of_it else own
                         for own, all_of_it, size in zip(session.native.own_elements(rank, group.size), whole, sizes,
@@ -112,8 +113,7 @@ class Shards:
         for ranges, given in zip(self._owned, self._group.gather_arrays(squares), strict=True):
             found = iter(given.tolist())
             for index, (begin, end) in enumerate(ranges):
-                tile = load_runtime().norm_tile(self._sizes[index])
-                tiles |= {(index, first): next(found) for first in range(begin, end, tile)}
+                tiles |= {(index, first): next(found) for first in range(begin, end, self._tiles[index])}
         total, parts = 0.0, [0.0] * len(self._sizes)
         for index, first in sorted(tiles):
             parts[index] += tiles[index, first]
@@ -134,7 +134,7 @@ def _bytes_of(elements: tuple[int, int], size: int, stored: int) -> tuple[int, i
 
 
 def collect(pieces: Sequence[Piece], arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray],
-             room: np.ndarray) -> np.ndarray:  # fmt: skip
+            room: np.ndarray) -> np.ndarray:  # fmt: skip
     """One behind the other, in `room`."""
     count = 0
     for each in pieces:
@@ -144,7 +144,7 @@ def collect(pieces: Sequence[Piece], arrays: Mapping[int, np.ndarray] | Sequence
 
 
 def spread(pieces: Sequence[Piece], values: np.ndarray,
-            arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray]) -> None:  # fmt: skip
+           arrays: Mapping[int, np.ndarray] | Sequence[np.ndarray]) -> None:  # fmt: skip
     """Back into their places."""
     begin = 0
     for each in pieces:
