@@ -62,11 +62,12 @@ Status HandedWeights::await(uint32_t block) {
 
 Status HandedWeights::free(uint32_t block) {
   Region &region = held[block];
+  const auto [offset, bytes] = regions.of(block);
   region.isAsked = false;
   if (region.buffer != noBuffer)
     backend->giveBack(region.buffer);
-  else // what was read of the file goes, too
-    bundle->mappedWeights().adviseOut(regions.of(block).offset, regions.of(block).bytes);
+  else if (bundle->hasWeights(offset, bytes)) // what was read of the file goes, too
+    bundle->mappedWeights().adviseOut(offset, bytes);
   region.buffer = noBuffer;
   const mebp_code code = callback(user, block, MEBP_FORWARD, MEBP_NO_BLOCK, nullptr);
   return code == MEBP_OK ? Status()
