@@ -85,12 +85,13 @@ for workers in ((1, 4), (2, 4)):
 
 
 def test_a_killed_worker_changes_no_bit(lamp_model, lamp_data, tmp_path, show):
+    """Each has a part of the optimizer's state and of the weights."""
     kills, steps = (5, 100) if SOAK else (1, 40)
     alone(lamp_model, lamp_data, tmp_path / "1", steps)
     log = tmp_path / "log.jsonl"
     program = _SLOW + (
         f"fit({str(lamp_model)!r}, {str(lamp_data)!r}, workers=2, global_batch=4, steps={steps}, adapter_out='out',\n"
-        f"    max_failures={kills}, state='state', save_every=1, log='log.jsonl', interface='lo')\n"
+        f"    max_failures={kills}, state='state', save_every=1, shard='weights', log='log.jsonl', interface='lo')\n"
     )
     took = []
     with ray.started(tmp_path, program) as process:

@@ -33,6 +33,21 @@ def bundle_for_all(group: Group, make: Callable[[], tuple[Path, str]]) -> tuple[
     return Path(str(paths[group.rank - group.local_rank])), model
 
 
+def check_files(group: Group, bundle: Path, are_shared: bool = False) -> None:
+    """Raises mebp.Error, the same in all processes, where one has no such bundle, or one that is cut off. are_shared:
+    others will compute with its weights, so each machine reads its own once, and none may be damaged."""
+    found = None
+    try:
+        opened = load_runtime().Bundle(os.fspath(bundle))
+        if are_shared and group.local_rank == 0:
+            opened.check_weights()
+    except Error as error:
+        found = f"{error}"
+    for rank, damage in enumerate(group.gather_json(found)):
+        if damage is not None:
+            raise Error(f"rank {rank}: {damage}")
+
+
 def _is(path: Path, digest: str) -> bool:
     with suppress(Error):
         return bundle_digest(path) == digest

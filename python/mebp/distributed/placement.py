@@ -8,7 +8,8 @@ forward, and asks for each region again.
    disk as below, with the disk's rate for g.
 2. Sharded: g = bytes (N - 1) / N / rate of the network. It runs beside the block before it, so that what shows of it is
    max(0, g - t) of that block, in both directions.
-Rates are measured at the start of the run: one exchange of all processes, and one read of the file.
+Rates are measured at the start of the run: one exchange of all processes, and one read of the file. Before that each
+machine's file is checked: what is damaged in one would be computed with on all.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mebp.distributed.bundles import check_files
 from mebp.distributed.choices import AUTO, OPTIMIZER, WEIGHTS
 from mebp.distributed.group import Group
 from mebp.extension import load_runtime
@@ -57,9 +59,11 @@ def predict(
 
 
 def place(group: Group, shard: str, bundle: Path) -> str:
-    """What `auto` is; and where weights are to be sharded, says what that costs. The same in all processes."""
+    """What `auto` is; and where weights are to be sharded, says what that costs. The same in all processes. Raises
+    mebp.Error where a machine's file is damaged."""
     if shard not in (AUTO, WEIGHTS):
         return shard
+    check_files(group, bundle, are_shared=True)
     regions = [size for _, size in load_runtime().Bundle(os.fspath(bundle)).block_regions()]
     plan = inspect(bundle)["plan"]
     beside = group.local_size * plan["peak_bytes"]

@@ -12,7 +12,6 @@ bytes, one of each rank, which begin at multiples of a page.
 4. A block is asked for once for all chunks and rows of a micro-batch, and in each direction.
 """
 
-import mmap
 import os
 import threading
 from collections import Counter
@@ -131,7 +130,7 @@ class ShardedWeights(BlockWeights):
 
 def _pages(size: int) -> np.ndarray:
     """Memory that begins at a multiple of _PAGE, of which none is touched."""
-    memory = np.frombuffer(mmap.mmap(-1, size + _PAGE), np.uint8)
+    memory = np.empty(size + _PAGE, np.uint8)
     begin = -memory.ctypes.data % _PAGE
     return memory[begin : begin + size]
 

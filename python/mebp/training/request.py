@@ -20,7 +20,7 @@ from mebp.data.hub import is_hub
 from mebp.data.reading import has_conversations
 from mebp.data.sources import Source, read_sources, told
 from mebp.data.splits import find_splits
-from mebp.distributed.bundles import bundle_for_all
+from mebp.distributed.bundles import bundle_for_all, check_files
 from mebp.distributed.choices import check_alone
 from mebp.distributed.group import Group, joined
 from mebp.distributed.launched import is_launched
@@ -217,6 +217,8 @@ class Request:
         """And what names the same model whenever it is asked for, and how it was made."""
         asked = self.training.bundle
         if is_bundle(asked):
+            if group := joined():
+                check_files(group, asked)
             if lacking := _lacking_to_answer(self.training, asked):
                 raise lacking.refusal()
             return asked, str(asked), Origin.of_bundle(asked)

@@ -73,4 +73,37 @@ TEST(ThreadPool, WaitsForThreadsThatAreInside) {
   EXPECT_EQ(done, 3);
 }
 
+// One that keeps its task for long, as one does whose core another process has, is soon not asked; and is asked again.
+TEST(ThreadPool, WorksAloneWhileOthersKeepItWaiting) {
+  Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> helped{0};
+  std::atomic<bool> isSlow{true};
+  auto call = [&] {
+    std::atomic<int> done{0};
+    parallelFor(threads.context, 8, [&](int64_t, unsigned char *) {
+      if (std::this_thread::get_id() != caller) {
+        ++helped;
+        std::this_thread::sleep_for(std::chrono::milliseconds(isSlow ? 5 : 0));
+      }
+      ++done;
+    });
+    ASSERT_EQ(done, 8);
+  };
+  for (int calls = 0; calls < 100000 && helped < 3; ++calls)
+    call();
+  ASSERT_GE(helped, 3); // of those few that it takes to be judged
+  const int before = helped;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  int calls = 0;
+  for (; std::chrono::steady_clock::now() < end; ++calls)
+    call();
+  EXPECT_LT(helped - before, calls / 10);
+  isSlow = false;
+  const int alone = helped;
+  for (auto last = end + std::chrono::seconds(60); helped == alone && std::chrono::steady_clock::now() < last;)
+    call();
+  EXPECT_GT(helped, alone);
+}
+
 } // namespace

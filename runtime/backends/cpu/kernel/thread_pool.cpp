@@ -100,6 +100,9 @@ void ThreadPool::leave() {
 }
 
 void ThreadPool::run(Work given, void *with, size_t wanted, bool eager) {
+  const auto begin = Helpfulness::Clock::now();
+  if (!others.isAsked(begin))
+    return given(with, 0);
   work = given;
   argument = with;
   isEager.store(eager, std::memory_order_relaxed);
@@ -108,6 +111,13 @@ void ThreadPool::run(Work given, void *with, size_t wanted, bool eager) {
   if (sleeping.load() > 0)
     platform::wake(calls, static_cast<uint32_t>(wanted - 1));
   given(with, 0);
+  const auto ready = Helpfulness::Clock::now();
+  await();
+  others.note(begin, ready, Helpfulness::Clock::now(), wanted);
+}
+
+// For all that are inside.
+void ThreadPool::await() {
   uint32_t state = door.fetch_and(count, std::memory_order_acquire) & count;
   for (int turn = 0; state && turn < spins; ++turn) {
     pause();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -11,6 +12,31 @@
 #include <pthread.h>
 
 namespace mebp::cpu {
+
+// Whether the others are of help. One that another process has taken the core from keeps its task for milliseconds,
+// where a whole call may take a tenth of one. If, over some calls, the caller waits for others for longer than it would
+// have taken for their part, it works alone for a while, and then asks them again.
+class Helpfulness {
+public:
+  using Clock = std::chrono::steady_clock;
+
+  bool isAsked(Clock::time_point now) const { return now >= aloneUntil; }
+  // A call with others, in which the caller worked from `begin` to `ready`, and then waited.
+  void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads) {
+    worked += ready - begin;
+    waited += end - ready;
+    if (worked + waited < judged)
+      return;
+    if (waited > worked * (threads - 1)) // each has the same share, or a smaller one where the caller was faster
+      aloneUntil = end + alone;
+    worked = waited = {};
+  }
+
+private:
+  static constexpr Clock::duration judged = std::chrono::milliseconds(10), alone = std::chrono::milliseconds(200);
+  Clock::time_point aloneUntil{};
+  Clock::duration worked{}, waited{};
+};
 
 class ThreadPool {
 public:
@@ -26,7 +52,8 @@ public:
   // Calls work(argument, 0) here and, on other threads, work(argument, i) with 0 < i < threads(), `wanted` in all where
   // there are as many. It has to do all there is to do where nobody else comes: a thread that comes when the one here
   // is ready is not waited for and does nothing, and one may come twice. Returns when all that came are ready. Idle
-  // threads wait awake for the next call, longer where they are `eager`, before they sleep.
+  // threads wait awake for the next call, longer where they are `eager`, before they sleep. While they are of no help,
+  // none is called.
   void run(Work work, void *argument, size_t wanted, bool eager);
 
 private:
@@ -41,7 +68,10 @@ private:
   bool enter();
   void leave();
 
+  void await();
+
   std::vector<Member> members;
+  Helpfulness others;
   Work work = nullptr;
   void *argument = nullptr;
   std::atomic<bool> isEager{false}, isEnding{false};
