@@ -90,9 +90,10 @@ TEST(ThreadPool, WorksAloneWhileOthersKeepItWaiting) {
     });
     ASSERT_EQ(done, 8);
   };
-  for (int calls = 0; calls < 100000 && helped < 3; ++calls)
+  for (const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+       !helped && std::chrono::steady_clock::now() < last;)
     call();
-  ASSERT_GE(helped, 3); // of those few that it takes to be judged
+  ASSERT_GT(helped, 0);
   const int before = helped;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   int calls = 0;

@@ -7,6 +7,10 @@
 
 #include "platform/platform.h"
 
+#include <algorithm>
+
+#include <time.h>
+
 namespace mebp::cpu {
 
 // Of the door; the rest counts.
@@ -27,6 +31,37 @@ static void pause() {
 
 // Kernels keep what is large in their workspace. The least that systems give is musl's 128 KiB.
 static constexpr size_t stackBytes = 1 << 20;
+
+// What is long enough to judge by, and how long the caller then works alone: what is lost by asking again is a
+// fiftieth.
+static constexpr auto judged = std::chrono::milliseconds(10), alone = std::chrono::milliseconds(500);
+
+// The calling thread's time on a core.
+static std::chrono::nanoseconds busyTime() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads) {
+  const bool begins = !isJudging || !::pthread_equal(caller, ::pthread_self());
+  if (!begins) {
+    all += end - begin;
+    own += ready - begin;
+    if (all < judged)
+      return;
+  }
+  const auto busy = busyTime();
+  isJudging = true;
+  // Its time on a core has that of waiting awake in it, and its part that without a core.
+  if (!begins && all > std::min<Clock::duration>(own, busy - busyBefore) * threads) {
+    aloneUntil = end + alone;
+    isJudging = false;
+  }
+  all = own = {};
+  busyBefore = busy;
+  caller = ::pthread_self();
+}
 
 ThreadPool::ThreadPool(uint32_t threads) {
   members.resize(threads > 1 ? threads - 1 : 0); // stays where it is from here on

@@ -13,29 +13,25 @@
 
 namespace mebp::cpu {
 
-// Whether the others are of help. One that another process has taken the core from keeps its task for milliseconds,
-// where a whole call may take a tenth of one. If, over some calls, the caller waits for others for longer than it would
-// have taken for their part, it works alone for a while, and then asks them again.
+// Whether the others are of help. If another process has the core of one of them, this one keeps its task for
+// milliseconds, where a whole call may take a tenth of one; and while others wait for calls on all cores, the caller's
+// may be taken. If calls take longer than the caller would have been busy for all parts of them, it works alone for a
+// while, and then asks the others again.
 class Helpfulness {
 public:
   using Clock = std::chrono::steady_clock;
 
   bool isAsked(Clock::time_point now) const { return now >= aloneUntil; }
-  // A call with others, in which the caller worked from `begin` to `ready`, and then waited.
-  void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads) {
-    worked += ready - begin;
-    waited += end - ready;
-    if (worked + waited < judged)
-      return;
-    if (waited > worked * (threads - 1)) // each has the same share, or a smaller one where the caller was faster
-      aloneUntil = end + alone;
-    worked = waited = {};
-  }
+  // A call by so many threads, in which the caller worked from `begin` to `ready`, and then waited.
+  void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads);
 
 private:
-  static constexpr Clock::duration judged = std::chrono::milliseconds(10), alone = std::chrono::milliseconds(200);
   Clock::time_point aloneUntil{};
-  Clock::duration worked{}, waited{};
+  // Since the last verdict: the calls' time, the caller's part of it, and its time on a core before them.
+  bool isJudging = false;
+  Clock::duration all{}, own{};
+  std::chrono::nanoseconds busyBefore{};
+  pthread_t caller{};
 };
 
 class ThreadPool {
