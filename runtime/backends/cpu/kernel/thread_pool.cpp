@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include <time.h>
+#include <sys/resource.h>
 
 namespace mebp::cpu {
 
@@ -36,11 +36,17 @@ static constexpr size_t stackBytes = 1 << 20;
 // fiftieth.
 static constexpr auto judged = std::chrono::milliseconds(10), alone = std::chrono::milliseconds(500);
 
-// The calling thread's time on a core.
-static std::chrono::nanoseconds busyTime() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+// Systems that do not count for a thread have zeros.
+Helpfulness::Counted Helpfulness::Counted::now() {
+  Counted found;
+#if defined(RUSAGE_THREAD)
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  for (const timeval &part : {used.ru_utime, used.ru_stime})
+    found.busy += std::chrono::seconds(part.tv_sec) + std::chrono::microseconds(part.tv_usec);
+  found.read = used.ru_majflt;
+#endif
+  return found;
 }
 
 void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads) {
@@ -51,15 +57,16 @@ void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::
     if (all < judged)
       return;
   }
-  const auto busy = busyTime();
-  isJudging = true;
-  // Its time on a core has that of waiting awake in it, and its part that without a core.
-  if (!begins && all > std::min<Clock::duration>(own, busy - busyBefore) * threads) {
+  const Counted now = Counted::now();
+  // Its time on a core has that of waiting awake in it, and its part that without a core; where it waited for a disk,
+  // it would have done so alone, too.
+  const bool isCounted = now.busy > before.busy && now.read == before.read;
+  const Clock::duration needed = isCounted ? std::min<Clock::duration>(own, now.busy - before.busy) : own;
+  isJudging = begins || all <= needed * threads;
+  if (!isJudging)
     aloneUntil = end + alone;
-    isJudging = false;
-  }
   all = own = {};
-  busyBefore = busy;
+  before = now;
   caller = ::pthread_self();
 }
 

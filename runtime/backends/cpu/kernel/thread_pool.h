@@ -26,11 +26,18 @@ public:
   void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads);
 
 private:
+  // What the system counts of the calling thread.
+  struct Counted {
+    std::chrono::microseconds busy{}; // on a core
+    long read = 0;                    // pages that it waited for
+    static Counted now();
+  };
+
   Clock::time_point aloneUntil{};
-  // Since the last verdict: the calls' time, the caller's part of it, and its time on a core before them.
+  // Since the last verdict: the calls' time, the caller's part of it, and what was counted of it before.
   bool isJudging = false;
   Clock::duration all{}, own{};
-  std::chrono::nanoseconds busyBefore{};
+  Counted before;
   pthread_t caller{};
 };
 
