@@ -35,6 +35,28 @@ TEST(ThreadPool, DoesEachTaskOnce) {
   }
 }
 
+TEST(ThreadPool, RunsAreShortAtTheEndOfAShare) {
+  for (uint32_t count : {1, 2, 3})
+    for (int64_t indices : {0, 1, 7, 28, 152})
+      for (int64_t most : {1, 4, 100}) {
+        Threads threads(count);
+        std::vector<int> done(static_cast<size_t>(indices));
+        std::atomic<int64_t> longest{0}, last{0};
+        parallelRuns(threads.context, indices, most, [&](int64_t from, int64_t to, unsigned char *) {
+          for (int64_t index = from; index < to; ++index)
+            ++done[static_cast<size_t>(index)];
+          longest = std::max<int64_t>(longest, to - from);
+          if (to == indices)
+            last = to - from;
+        });
+        EXPECT_EQ(done, std::vector<int>(done.size(), 1)) << indices << " on " << count;
+        EXPECT_LE(longest, most);
+        if (count > 1 && indices > 1) {
+          EXPECT_EQ(last, 1) << indices << " on " << count;
+        }
+      }
+}
+
 // Two tasks that wait for each other end only where two threads run them.
 TEST(ThreadPool, RunsTasksAtOnce) {
   Threads threads(2);

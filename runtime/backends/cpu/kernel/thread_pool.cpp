@@ -32,9 +32,9 @@ static void pause() {
 // Kernels keep what is large in their workspace. The least that systems give is musl's 128 KiB.
 static constexpr size_t stackBytes = 1 << 20;
 
-// What is long enough to judge by, and how long the caller then works alone: what is lost by asking again is a
-// fiftieth.
-static constexpr auto judged = std::chrono::milliseconds(10), alone = std::chrono::milliseconds(500);
+// What is long enough to judge by. How long the caller then works alone doubles from verdict to verdict, up to where
+// what is lost by asking again is a fiftieth; so a few calls that others delayed cost as little as they took.
+static constexpr auto judged = std::chrono::milliseconds(10), longestAlone = std::chrono::milliseconds(500);
 
 // Systems that do not count for a thread have zeros.
 Helpfulness::Counted Helpfulness::Counted::now() {
@@ -63,6 +63,8 @@ void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::
   const bool isCounted = now.busy > before.busy && now.read == before.read;
   const Clock::duration needed = isCounted ? std::min<Clock::duration>(own, now.busy - before.busy) : own;
   isJudging = begins || all <= needed * threads;
+  if (!begins)
+    alone = isJudging ? judged : std::min<Clock::duration>(2 * alone, longestAlone);
   if (!isJudging)
     aloneUntil = end + alone;
   all = own = {};

@@ -34,6 +34,7 @@ private:
   };
 
   Clock::time_point aloneUntil{};
+  Clock::duration alone = std::chrono::milliseconds(10);
   // Since the last verdict: the calls' time, the caller's part of it, and what was counted of it before.
   bool isJudging = false;
   Clock::duration all{}, own{};

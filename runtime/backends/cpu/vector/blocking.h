@@ -14,9 +14,9 @@ struct Blocking {
   static constexpr int64_t panelWidth = Bf16Products::panelWidth;
 
   int64_t depth;                          // of a block, a multiple of panelWidth
-  int64_t columns = panelWidth, rows = 1; // of a task
+  int64_t columns = panelWidth, rows = 1; // of a task at most
 
-  // The cheapest shares for the thread that has most of them.
+  // The cheapest of those whose panels are shared out evenly.
   Blocking(int64_t allRows, int64_t allColumns, int64_t allDepth, int64_t depthBlock, int64_t threads) {
     int64_t blocks = std::max<int64_t>(1, ceilDivide(allDepth, depthBlock));
     depth = std::max(roundUp(ceilDivide(allDepth, blocks)), panelWidth);
@@ -25,11 +25,11 @@ struct Blocking {
       for (int64_t share : {512, 256, 128, 64}) {
         if (panels * share > Workspace::mostSums && blocks > 1)
           continue;
-        int64_t height = std::clamp<int64_t>(allRows, 1, share), width = panels * panelWidth;
-        int64_t tasks = ceilDivide(allColumns, width) * ceilDivide(allRows, height);
-        int64_t cost = ceilDivide(tasks, threads) * costOf(panels, height);
+        int64_t height = std::clamp<int64_t>(allRows, 1, share);
+        int64_t all = ceilDivide(allColumns, panelWidth) * ceilDivide(allRows, height);
+        int64_t cost = ceilDivide(all, threads) * costOf(panels, height) / panels;
         if (cost < least)
-          least = cost, columns = width, rows = height;
+          least = cost, columns = panels * panelWidth, rows = height;
       }
   }
 

@@ -90,19 +90,20 @@ template <typename Factors, typename Finish> struct PanelProduct {
   const Finish &finish;
   const Blocking blocking;
 
-  int64_t columnTasks() const { return ceilDivide(columns, blocking.columns); }
-  int64_t tasks() const { return columnTasks() * ceilDivide(rows, blocking.rows); }
+  // Panels are numbered row of tasks by row of tasks.
+  int64_t panelsOfRow() const { return ceilDivide(columns, panelWidth); }
+  int64_t panels() const { return panelsOfRow() * ceilDivide(rows, blocking.rows); }
 };
 
 // Some rows and at most mostPanels panels of it, on one thread.
 template <typename Product, typename Element> class PanelTask {
 public:
-  PanelTask(const Product &product, int64_t task, unsigned char *memory)
+  PanelTask(const Product &product, int64_t firstPanel, int64_t panels, unsigned char *memory)
       : product(product), blocking(product.blocking), factors(product.factors), low(product.low),
-        workspace(memory, factors.depthBlock), firstRow(task / product.columnTasks() * blocking.rows),
+        workspace(memory, factors.depthBlock), firstRow(firstPanel / product.panelsOfRow() * blocking.rows),
         rows(std::min(product.rows - firstRow, blocking.rows)),
-        firstColumn(task % product.columnTasks() * blocking.columns),
-        lastColumn(std::min(product.columns, firstColumn + blocking.columns)) {}
+        firstColumn(firstPanel % product.panelsOfRow() * panelWidth),
+        lastColumn(std::min(product.columns, firstColumn + panels * panelWidth)) {}
 
   void run() const {
     if (low.present())
@@ -183,9 +184,13 @@ static void multiplyPanels(const Context &context, int64_t rows, const Factors &
   const int64_t columns = right.columns(), depth = right.depth();
   const Product product{rows, columns, depth,  factors,
                         low,  right,   finish, Blocking(rows, columns, depth, factors.depthBlock, threadsOf(context))};
-  parallelFor(context, product.tasks(), [&](int64_t task, unsigned char *memory) HWY_ATTR {
-    PanelTask<Product, typename Factors::Element>(product, task, memory).run();
-  });
+  auto run = [&](int64_t first, int64_t last, unsigned char *memory) HWY_ATTR {
+    for (int64_t end; first < last; first = end) {
+      end = std::min(last, (first / product.panelsOfRow() + 1) * product.panelsOfRow());
+      PanelTask<Product, typename Factors::Element>(product, first, end - first, memory).run();
+    }
+  };
+  parallelRuns(context, product.panels(), product.blocking.columns / panelWidth, run);
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE

@@ -18,40 +18,59 @@ inline int64_t threadsOf(const Context &context) {
   return context.pool ? static_cast<int64_t>(context.pool->threads()) : 1;
 }
 
-// Calls task(index, workspace) once for each index below `count`; `workspace` is the running thread's own. Each worker
-// begins with its own share, the same in every call, so that its cache still holds what it wrote before; then it helps
-// the others.
-template <typename Task> void parallelFor(const Context &context, int64_t count, const Task &task) {
+// Calls task(first, last, workspace) for runs of at most `most` indices which together are those below `count`;
+// `workspace` is the running thread's own. Each worker begins with its own share, the same in every call, so that its
+// cache still holds what it wrote before; then it helps the others. A run is at most a quarter of what is left of a
+// share: so runs end short, and nobody waits long for a core that is slow or has been taken away.
+template <typename Task> void parallelRuns(const Context &context, int64_t count, int64_t most, const Task &task) {
   constexpr int64_t maximumWorkers = 256;
   struct Shared {
     const Task &task;
     unsigned char *workspace;
-    int64_t count, workers;
+    int64_t count, most, workers;
     std::atomic<int64_t> next[maximumWorkers];
 
     int64_t shareOf(int64_t worker) const { return count * worker / workers; }
+
+    // Of what is left of a worker's share; empty where that is nothing.
+    int64_t take(int64_t worker, int64_t &first) {
+      const int64_t end = shareOf(worker + 1);
+      first = next[worker].load(std::memory_order_relaxed);
+      for (;;) {
+        if (first >= end)
+          return first;
+        const int64_t last = first + std::clamp<int64_t>((end - first) / 4, 1, most);
+        if (next[worker].compare_exchange_weak(first, last, std::memory_order_relaxed))
+          return last;
+      }
+    }
   };
   int64_t workers = std::min({threadsOf(context), count, maximumWorkers});
   if (workers <= 1) {
-    for (int64_t index = 0; index < count; ++index)
-      task(index, context.workspace);
+    for (int64_t first = 0; first < count; first += most)
+      task(first, std::min(count, first + most), context.workspace);
     return;
   }
-  Shared shared{task, context.workspace, count, workers, {}};
+  Shared shared{task, context.workspace, count, most, workers, {}};
   for (int64_t worker = 0; worker < workers; ++worker)
     shared.next[worker].store(shared.shareOf(worker), std::memory_order_relaxed);
   auto work = [](void *argument, size_t self) {
     auto &state = *static_cast<Shared *>(argument);
     unsigned char *workspace = state.workspace + self * workspaceBytes;
     for (int64_t offset = 0; offset < state.workers; ++offset) {
-      int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers, end = state.shareOf(worker + 1);
-      for (int64_t index; (index = state.next[worker].fetch_add(1, std::memory_order_relaxed)) < end;)
-        state.task(index, workspace);
+      const int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers;
+      for (int64_t first, last; (last = state.take(worker, first)) > first;)
+        state.task(first, last, workspace);
     }
   };
   // In a training step idle threads soon sleep: one that spins away its time slice on a busy machine would keep the
   // next call waiting for milliseconds.
   context.pool->run(work, &shared, static_cast<size_t>(workers), context.isDecoding);
+}
+
+// Calls task(index, workspace) once for each index below `count`.
+template <typename Task> void parallelFor(const Context &context, int64_t count, const Task &task) {
+  parallelRuns(context, count, 1, [&](int64_t index, int64_t, unsigned char *workspace) { task(index, workspace); });
 }
 
 // Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in
