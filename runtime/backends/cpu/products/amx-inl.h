@@ -10,8 +10,13 @@ namespace mebp::cpu::amx {
 
 constexpr int64_t tileRows = 32, width = 32, depthUnit = 32;
 
+// What only a CPU with AMX can decide; each gives the same bits (docs/kernels.md).
+constexpr int spacing = 8; // nops after each tile instruction of a step, without which a core in its slow state stalls
+constexpr int64_t depthStep = 1024; // whose sums stay in tiles
+
 // sums[32][32] (+)= left[32][depth] panel[depth][32] (bf16_products.h). Tiles 0 to 3 sum up the four quarters of 16 x
-// 16, 4 and 5 hold rows of `left`, 6 and 7 columns of the panel; a step takes 32 of the depth.
+// 16, 4 and 5 hold rows of `left`, 6 and 7 columns of the panel; a step takes 32 of the depth. Sums pass through f32
+// between calls, so that any cut of the depth gives the same bits.
 template <typename Tiles>
 void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, const uint16_t *panel, float *sums,
               int64_t sumsStride, bool adds) {
@@ -32,13 +37,21 @@ void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, 
   }
   for (int64_t d = 0; d < depth; d += depthUnit, left += depthUnit, panel += depthUnit * width) {
     Tiles::template load<6>(panel, panelBytes);
+    Tiles::space();
     Tiles::template load<4>(left, leftBytes);
+    Tiles::space();
     Tiles::template multiplyAdd<0, 4, 6>();
+    Tiles::space();
     Tiles::template load<7>(panel + 2 * half, panelBytes);
+    Tiles::space();
     Tiles::template multiplyAdd<1, 4, 7>();
+    Tiles::space();
     Tiles::template load<5>(left + half * leftStride, leftBytes);
+    Tiles::space();
     Tiles::template multiplyAdd<2, 5, 6>();
+    Tiles::space();
     Tiles::template multiplyAdd<3, 5, 7>();
+    Tiles::space();
   }
   Tiles::template store<0>(sums, sumsBytes);
   Tiles::template store<1>(sums + half, sumsBytes);
@@ -46,12 +59,11 @@ void multiply(int64_t, int64_t depth, const uint16_t *left, int64_t leftStride, 
   Tiles::template store<3>(lower + half, sumsBytes);
 }
 
-// Panels are those of avx512_panels.h. Steps of 256 of the depth: 32 rows of the left factor, the sums of four panels
-// and a piece of one of them then fit the first cache together.
-template <typename Tiles> constexpr Bf16Products productsBy() {
+// Panels are those of avx512_panels.h.
+template <typename Tiles> constexpr Bf16Products productsBy(int64_t step = depthStep) {
   return {tileRows,
           Bf16Products::maximumDepth,
-          256,
+          step,
           depthUnit,
           true,
           avx512::expand,

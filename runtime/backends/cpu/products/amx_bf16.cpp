@@ -41,6 +41,7 @@ struct Registers {
   template <int sum, int left, int right> static void multiplyAdd() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
   }
+  static void space() { asm volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(spacing)); }
 };
 
 } // namespace
