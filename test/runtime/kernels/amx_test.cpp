@@ -4,12 +4,13 @@
 #include "support.h"
 #include "tiles.h"
 
-#include "runtime/backends/cpu/products/amx-inl.h"
+#include "runtime/backends/cpu/products/amx_fused-inl.h"
 #include "runtime/backends/cpu/vector/blocking.h"
 
 #include "format/half.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -181,37 +182,112 @@ TEST(Amx, NoChoiceChangesABit) {
   if (!canExpand())
     GTEST_SKIP() << "this CPU has no AVX-512 with bf16";
   constexpr Bf16Products short256 = amx::productsBy<ImitatedTiles>(256), chosen = amx::productsBy<ImitatedTiles>();
-  for (Shape shape : shapes)
-    for (Storage storage : {Storage::Int4, Storage::Int8, Storage::BF16})
-      for (Storage stored : {Storage::F32, Storage::BF16}) {
-        const Linear linear(shape, storage);
-        for (const test::CallSpec &spec : {linear.y(stored), linear.dx(stored)})
-          for (int threads : {1, 3}) // more than some of these have panels
-            EXPECT_EQ(test::run(spec, dots, threads, &chosen)[0].elements(),
-                      test::run(spec, dots, 1, &short256)[0].elements())
-                << spec.name << ", " << shape.rows << ", " << shape.inputs << ", " << shape.outputs;
-      }
+  constexpr Bf16Products fused = amx::productsBy<ImitatedTiles>(amx::depthStep, &amx::fusedProducts<ImitatedTiles>);
+  auto expectSame = [&](const Linear &linear, Storage stored) {
+    for (const test::CallSpec &spec : {linear.y(stored), linear.dx(stored)}) {
+      const std::vector<float> expected = test::run(spec, dots, 1, &short256)[0].elements();
+      for (const Bf16Products *products : {&chosen, &fused})
+        for (int threads : {1, 3}) // more than some of these have panels
+          EXPECT_TRUE(test::run(spec, dots, threads, products)[0].elements() == expected)
+              << spec.name << (products == &fused ? " fused, " : ", ") << threads << " threads";
+    }
+  };
+  for (Shape shape : shapes) {
+    SCOPED_TRACE(::testing::Message() << shape.rows << ", " << shape.inputs << ", " << shape.outputs);
+    expectSame(Linear(shape), Storage::BF16);
+  }
+  for (Storage storage : {Storage::Int4, Storage::Int8, Storage::BF16, Storage::Q4K}) {
+    expectSame(Linear({129, 1024, 96}, storage), Storage::F32);
+    if (format::isQuantised(storage))
+      expectSame(Linear({40, 192, 1088}, storage, 64), Storage::F32);
+  }
 }
+
+// Whose left factors are rows that lie apart.
+TEST(Amx, NoChoiceChangesABitOfExperts) {
+  if (!canExpand())
+    GTEST_SKIP() << "this CPU has no AVX-512 with bf16";
+  constexpr Bf16Products short256 = amx::productsBy<ImitatedTiles>(256);
+  constexpr Bf16Products fused = amx::productsBy<ImitatedTiles>(amx::depthStep, &amx::fusedProducts<ImitatedTiles>);
+  constexpr int64_t rows = 90, slots = 2, experts = 3, inputs = 1056, outputs = 96;
+  test::Value chosen = test::Value::constant(rows, slots, 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t slot = 0; slot < slots; ++slot)
+      chosen.element(r, slot) = static_cast<float>((r + slot) % experts);
+  const test::CallSpec spec{"expert_linear",
+                            {test::Value::random(rows, inputs, 1).stored(Storage::BF16),
+                             test::Value::weight(experts * outputs, inputs, Storage::Int4, 2), chosen,
+                             test::Value::random(rows, slots * outputs, 3)},
+                            {test::Value::constant(rows, slots * outputs, 0)}};
+  for (int threads : {1, 3})
+    EXPECT_TRUE(test::run(spec, dots, threads, &fused)[0].elements() ==
+                test::run(spec, dots, 1, &short256)[0].elements());
+}
+
+namespace {
+
+// Tiles of depth and columns of panels, 32 by 32: those that are filled before a product begins, in its slots, or
+// after it for want of slots.
+struct Filled {
+  static inline std::atomic<int64_t> before, between, after;
+
+  static int64_t unitsOf(int64_t count) { return ceilDivide(count, amx::depthUnit); }
+  static int64_t partsOfUnit(const SlotWork &work) { return work.transposed ? 4 : 2; }
+
+  static void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel) {
+    before += unitsOf(count);
+    avx512::expand(w, row, count, column, panel);
+  }
+  static void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel) {
+    before += unitsOf(count);
+    avx512::expandTransposed(w, row, column, count, panel);
+  }
+  static void begin(SlotWork &work) {
+    amx::beginExpansion(work);
+    before += unitsOf(work.count) - work.parts / partsOfUnit(work);
+  }
+  static void end(SlotWork &work) {
+    between += work.partsDone / partsOfUnit(work);
+    after += work.parts / partsOfUnit(work) - work.partsDone / partsOfUnit(work);
+    amx::endExpansion(work);
+  }
+};
+
+constexpr FusedProducts countedFused = {Filled::begin, amx::multiplyFused<CountedTiles>, Filled::end};
+
+constexpr Bf16Products countedBy(int64_t step, const FusedProducts *fused) {
+  Bf16Products products = amx::productsBy<CountedTiles>(step, fused);
+  products.expand = Filled::expand, products.expandTransposed = Filled::expandTransposed;
+  return products;
+}
+
+} // namespace
 
 // --gtest_filter=Amx.Counts* prints what docs/kernels.md has.
 TEST(Amx, CountsTileInstructionsOfACall) {
   if (!canExpand())
     GTEST_SKIP() << "this CPU has no AVX-512 with bf16";
-  constexpr Bf16Products short256 = amx::productsBy<CountedTiles>(256), chosen = amx::productsBy<CountedTiles>();
-  std::printf("| call | depth of a step | products | loads of factors | loads of sums | stores |\n");
-  for (Shape shape : {Shape{256, 896, 896}, {256, 896, 4864}, {256, 4864, 896}, {70, 300, 33}})
-    for (bool gradient : {false, true})
-      for (const Bf16Products *products : {&short256, &chosen}) {
-        const Linear linear(shape);
-        const test::CallSpec spec = gradient ? linear.dx(Storage::BF16) : linear.y(Storage::BF16);
+  constexpr Bf16Products short256 = countedBy(256, nullptr), chosen = countedBy(amx::depthStep, nullptr);
+  constexpr Bf16Products fused = countedBy(amx::depthStep, &countedFused);
+  std::printf("| call | sums stored | products | loads of factors | loads of sums | stores | filled before | between | "
+              "after |\n");
+  for (Shape shape : {Shape{256, 896, 896}, {256, 896, 4864}, {256, 4864, 896}, {70, 300, 100}})
+    for (bool gradient : {false, true}) {
+      const Linear linear(shape);
+      const test::CallSpec spec = gradient ? linear.dx(Storage::BF16) : linear.y(Storage::BF16);
+      const int64_t columns = spec.results[0].shape.columns, depth = spec.operands[0].shape.columns;
+      const int64_t block = Blocking(shape.rows, columns, depth, Bf16Products::maximumDepth, 1).depth;
+      int64_t filled = 0; // by the kernel that fuses nothing
+      for (const Bf16Products *products : {&short256, &chosen, &fused}) {
         CountedTiles::reset();
+        Filled::before = Filled::between = Filled::after = 0;
         test::run(spec, dots, 1, products);
-        const int64_t columns = spec.results[0].shape.columns, depth = spec.operands[0].shape.columns;
-        std::printf("| %s, %d x %d -> %d | %d | %d | %d | %d | %d |\n", gradient ? "dx" : "y", int(shape.rows),
-                    int(depth), int(columns), int(products->depthStep), int(CountedTiles::products),
-                    int(CountedTiles::factorLoads), int(CountedTiles::sumLoads), int(CountedTiles::stores));
+        std::printf("| %s, %d x %d -> %d | %d%s | %d | %d | %d | %d | %d | %d | %d |\n", gradient ? "dx" : "y",
+                    int(shape.rows), int(depth), int(columns), int(products->depthStep),
+                    products == &fused ? ", fused" : "", int(CountedTiles::products), int(CountedTiles::factorLoads),
+                    int(CountedTiles::sumLoads), int(CountedTiles::stores), int(Filled::before), int(Filled::between),
+                    int(Filled::after));
         const int64_t tiles = ceilDivide(shape.rows, amx::tileRows) * ceilDivide(columns, amx::width);
-        const int64_t block = Blocking(shape.rows, columns, depth, products->depthBlock, 1).depth;
         int64_t units = 0, steps = 0; // of a tile
         for (int64_t k = 0; k < depth; k += block) {
           const int64_t count = std::min(block, depth - k);
@@ -219,9 +295,20 @@ TEST(Amx, CountsTileInstructionsOfACall) {
         }
         EXPECT_EQ(CountedTiles::products, 4 * units * tiles);
         EXPECT_EQ(CountedTiles::factorLoads, 4 * units * tiles);
-        EXPECT_EQ(CountedTiles::spaces, 8 * units * tiles);
         EXPECT_EQ(CountedTiles::stores, 4 * steps * tiles);
         EXPECT_EQ(CountedTiles::sumLoads, 4 * (steps - 1) * tiles);
+        if (products != &fused) {
+          EXPECT_EQ(CountedTiles::spaces, 8 * units * tiles);
+          EXPECT_EQ(Filled::between + Filled::after, 0);
+          filled = Filled::before;
+          continue;
+        }
+        // Slots with work have no nops. With 256 rows there are slots enough for what is expanded.
+        EXPECT_LT(CountedTiles::spaces, 8 * units * tiles);
+        EXPECT_EQ(Filled::before + Filled::between + Filled::after, filled);
+        EXPECT_GT(Filled::between, 0);
+        EXPECT_EQ(shape.rows == 256 ? int64_t(Filled::after) : 0, 0);
       }
+    }
 }
 #endif

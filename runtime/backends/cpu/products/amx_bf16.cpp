@@ -3,7 +3,7 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
-#include "runtime/backends/cpu/products/amx-inl.h"
+#include "runtime/backends/cpu/products/amx_fused-inl.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,6 +44,14 @@ struct Registers {
   static void space() { asm volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(spacing)); }
 };
 
+// Nothing of what is off is compiled.
+template <typename Tiles> constexpr const FusedProducts *chosen() {
+  if constexpr (fuses)
+    return &fusedProducts<Tiles>;
+  else
+    return nullptr;
+}
+
 } // namespace
 
 bool askForTiles() {
@@ -51,7 +59,7 @@ bool askForTiles() {
   return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
-const Bf16Products products = productsBy<Registers>();
+const Bf16Products products = productsBy<Registers>(depthStep, chosen<Registers>());
 
 } // namespace mebp::cpu::amx
 
