@@ -136,9 +136,10 @@ std::vector<float> plainProduct(const test::CallSpec &spec, bool transposed) {
 
 bool canExpand() { return findBf16Products(dots) != nullptr; }
 
-// Depths of a step or a few, just above a block and of some; rows and columns in tiles and not.
-constexpr Shape shapes[] = {{5, 40, 40},     {33, 32, 97},   {70, 64, 33},    {32, 96, 64},   {129, 1056, 33},
-                            {40, 1100, 300}, {65, 33, 1056}, {40, 300, 2080}, {300, 64, 1030}};
+// Depths of a step or a few, just above a block and of some; rows and columns in tiles and not; a single tile.
+constexpr Shape shapes[] = {{5, 40, 40},     {33, 32, 97},    {70, 64, 33},    {32, 96, 64},
+                            {129, 1056, 33}, {20, 1100, 32},  {40, 1100, 300}, {65, 33, 1056},
+                            {40, 300, 2080}, {300, 64, 1030}, {20, 32, 1100}};
 
 } // namespace
 

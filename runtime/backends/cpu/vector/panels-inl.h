@@ -86,7 +86,8 @@ private:
 
 // A product as multiplyPanels is called for it.
 template <typename Factors, typename Finish> struct PanelProduct {
-  static constexpr bool inBf16 = std::is_same_v<typename Factors::Element, uint16_t>;
+  // In bf16, on CPUs that may have AMX: only its products have slots.
+  static constexpr bool mayFuse = std::is_same_v<typename Factors::Element, uint16_t> && lanes == 16;
   int64_t rows, columns, depth;
   const Factors &factors;
   const LowRank &low;
@@ -125,12 +126,12 @@ private:
   using Sums = Products;
 
   bool fused() const {
-    if constexpr (Product::inBf16)
+    if constexpr (Product::mayFuse)
       return factors.fused();
     return false;
   }
   void runFused() const {
-    if constexpr (Product::inBf16)
+    if constexpr (Product::mayFuse)
       FusedTask<PanelTask>(*this).run();
   }
 
