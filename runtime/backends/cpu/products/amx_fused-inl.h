@@ -23,6 +23,8 @@ inline uint16_t *lyingOf(const SlotWork &work) {
   return reinterpret_cast<uint16_t *>(work.room + 2 * Bf16Products::maximumDepth);
 }
 static_assert(SlotWork::roomFloats == 2 * Bf16Products::maximumDepth + rowsOfStep * width / 2);
+static_assert(SlotWork::roomFloats * sizeof(float) <= 2 * Bf16Products::maximumDepth * width * sizeof(uint16_t),
+              "of the workspace's four panels, two are free for it");
 
 // Sixteen rows of w in 32 columns, rounded, as they lie.
 template <Storage storage> struct RowsPart {
