@@ -6,6 +6,9 @@
 //   f32 FMA|1|230.1        GFLOP/s, the best of a few runs
 //
 //   peak [THREADS ...]     by default one thread, and one for each core
+//   peak --amx             cycles of tile instructions in a core's two states, for one thread
+#include "amx_states.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -61,12 +64,7 @@ __attribute__((target("avx"))) void fma256() {
 }
 
 void tiles() {
-  struct alignas(64) Configuration {
-    uint8_t palette = 1, startRow = 0, reserved[14] = {};
-    uint16_t rowBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  } configuration;
-  asm volatile("ldtilecfg %0" ::"m"(configuration));
+  amx_states::configureTiles();
   for (long round = 0; round < rounds; ++round)
     asm volatile("tdpbf16ps %%tmm7, %%tmm6, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm6, %%tmm1\n\t"
                  "tdpbf16ps %%tmm7, %%tmm6, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm6, %%tmm3\n\t"
@@ -131,9 +129,22 @@ double rateOfAll(const Loop &loop, int threads) {
   return sum;
 }
 
+int printAmxStates(int arguments) {
+  constexpr double measured = 5; // seconds
+  if (arguments > 1)
+    std::fprintf(stderr, "peak: --amx measures one thread; leave out what else is given\n");
+  else if (!mayUseTiles())
+    std::fprintf(stderr, "peak: this machine gives out no AMX tiles; run --amx where /proc/cpuinfo lists amx_bf16\n");
+  else
+    return amx_states::print(measured), 0;
+  return 2;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--amx") == 0)
+    return printAmxStates(argc - 1);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   std::vector<int> counts;
   for (int i = 1; i < argc; ++i) {

@@ -310,17 +310,42 @@ def test_rates_come_from_what_the_programs_print():
     assert parse_kernel_bench(json.dumps({"benchmarks": measured})) == {"linear/896x4864": 4e11}
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the loops are written for x86-64")
-def test_the_peaks_are_measured(tmp_path):
+@pytest.fixture(scope="module")
+def peak(tmp_path_factory) -> str:
+    if platform.machine() != "x86_64":
+        pytest.skip("the loops are written for x86-64")
+    built = str(tmp_path_factory.mktemp("peak") / "peak")
     source = BENCH / "kernels" / "peak.cpp"
-    subprocess.run(["c++", "-O2", "-std=c++17", "-pthread", str(source), "-o", str(tmp_path / "peak")], check=True)
-    ran = subprocess.run([str(tmp_path / "peak"), "1"], capture_output=True, text=True, check=True)
+    subprocess.run(["c++", "-O2", "-std=c++17", "-pthread", str(source), "-o", built], check=True)
+    return built
+
+
+def test_the_peaks_are_measured(peak):
+    ran = subprocess.run([peak, "1"], capture_output=True, text=True, check=True)
     peaks = parse_peaks(ran.stdout)
     assert "f32 FMA" in peaks
     assert all(list(rates) == ["1"] and rates["1"] > 1e9 for rates in peaks.values())
-    refused = subprocess.run([str(tmp_path / "peak"), "many"], capture_output=True, text=True)
+    refused = subprocess.run([peak, "many"], capture_output=True, text=True)
     assert refused.returncode == 2
     assert refused.stderr == f"peak: 'many' is not a number of threads; give 1 to {os.cpu_count()}\n"
+
+
+def test_the_states_of_amx_are_measured_where_there_are_tiles(peak):
+    ran = subprocess.run([peak, "--amx"], capture_output=True, text=True)
+    if "bf16 tiles" in subprocess.run([peak, "1"], capture_output=True, text=True, check=True).stdout:
+        rows = [line.split(" | ") for line in ran.stdout.splitlines() if line.startswith("| ")]
+        assert ran.returncode == 0
+        assert len(rows) == 2 + 6
+        assert all(len(row) == 7 for row in rows)
+        return
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "peak: this machine gives out no AMX tiles; run --amx where /proc/cpuinfo lists amx_bf16\n"
+
+
+def test_the_states_of_amx_take_no_number_of_threads(peak):
+    refused = subprocess.run([peak, "--amx", "2"], capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "peak: --amx measures one thread; leave out what else is given\n"
 
 
 def test_the_machine_is_named():

@@ -3,7 +3,7 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
-#include "runtime/backends/cpu/products/amx-inl.h"
+#include "runtime/backends/cpu/products/amx_fused-inl.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,7 +41,16 @@ struct Registers {
   template <int sum, int left, int right> static void multiplyAdd() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(left), "i"(right));
   }
+  static void space() { asm volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(spacing)); }
 };
+
+// Nothing of what is off is compiled.
+template <typename Tiles> constexpr const FusedProducts *chosen() {
+  if constexpr (fuses)
+    return &fusedProducts<Tiles>;
+  else
+    return nullptr;
+}
 
 } // namespace
 
@@ -50,7 +59,7 @@ bool askForTiles() {
   return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
-const Bf16Products products = productsBy<Registers>();
+const Bf16Products products = productsBy<Registers>(depthStep, chosen<Registers>());
 
 } // namespace mebp::cpu::amx
 

@@ -7,6 +7,7 @@
 
 #include "runtime/backends/cpu/kernel/instruction_set.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
+#include "runtime/backends/cpu/products/fused_products.h"
 
 namespace mebp::cpu {
 
@@ -53,6 +54,8 @@ struct Bf16Products {
   // Around the calls of one task, on its thread.
   void (*begin)();
   void (*end)();
+
+  const FusedProducts *fused = nullptr; // the same with other work between instructions; null: that is no faster
 };
 
 // Those of an instruction set, or null where it has none or this machine cannot run them.

@@ -67,6 +67,13 @@ public:
     products.multiply(rows, products.wholeUnits(count), left.data + d, left.stride, panel + d * panelWidth, sums,
                       panelWidth, adds);
   }
+  // Null where products are no faster with work in their slots.
+  const FusedProducts *fused() const { return products.fused; }
+  int64_t unitsOf(int64_t count) const { return products.wholeUnits(count) / products.depthUnit; }
+  void multiplyFused(const FusedProducts &fused, int64_t count, const Left &left, const uint16_t *panel, float *sums,
+                     bool adds, SlotWork &work) const {
+    fused.multiply(products.wholeUnits(count), left.data, left.stride, panel, sums, panelWidth, adds, work);
+  }
 
 private:
   const Bf16Products &products;

@@ -13,9 +13,12 @@
 
 #include "runtime/backends/cpu/vector/bf16_factors-inl.h"
 #include "runtime/backends/cpu/vector/blocking.h"
+#include "runtime/backends/cpu/vector/fused_panels-inl.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 #include "runtime/backends/cpu/vector/product_workspace.h"
 #include "runtime/backends/cpu/vector/right_matrix-inl.h"
+
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
@@ -83,6 +86,8 @@ private:
 
 // A product as multiplyPanels is called for it.
 template <typename Factors, typename Finish> struct PanelProduct {
+  // In bf16, on CPUs that may have AMX: only its products have slots.
+  static constexpr bool mayFuse = std::is_same_v<typename Factors::Element, uint16_t> && lanes == 16;
   int64_t rows, columns, depth;
   const Factors &factors;
   const LowRank &low;
@@ -109,12 +114,28 @@ public:
     if (low.present())
       forEachPanel([&](int64_t panel, int64_t column) HWY_ATTR { low.expand(column, lowPanelOf(panel)); });
     factors.begin();
-    for (int64_t k = 0; k < product.depth; k += blocking.depth)
-      multiplyBlock(k, std::min(blocking.depth, product.depth - k));
+    if (fused())
+      runFused();
+    else
+      for (int64_t k = 0; k < product.depth; k += blocking.depth)
+        multiplyBlock(k, std::min(blocking.depth, product.depth - k));
     factors.end();
   }
 
 private:
+  template <typename Task> friend class FusedTask;
+  using Sums = Products;
+
+  bool fused() const {
+    if constexpr (Product::mayFuse)
+      return factors.fused();
+    return false;
+  }
+  void runFused() const {
+    if constexpr (Product::mayFuse)
+      FusedTask<PanelTask>(*this).run();
+  }
+
   // All rows with [k, k + count) of the depth. Meanwhile comes what is expanded next: by this task or the one after it.
   void multiplyBlock(int64_t k, int64_t count) const {
     const bool last = k + count == product.depth;
