@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 throughout.
+"""torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 unless it says f32.
 
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [OPTION ...]
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS
@@ -7,8 +7,8 @@
 
 FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
 all linear layers, batch 1. OPTIONs are checkpointing; compiled: torch.compile that may keep half of the activations;
-last:N: adapters in so many last layers alone; and no-autocast: PEFT's autocast_adapter_dtype=False, adapters in bf16,
-too. matmul answers with FLOP/s by shape.
+last:N: adapters in so many last layers alone; f32: all of it in f32; and no-autocast: PEFT's
+autocast_adapter_dtype=False, adapters in bf16, too. matmul answers with FLOP/s by shape.
 """
 
 import sys
@@ -26,10 +26,9 @@ def load(folder: str, options: list[str], device: str = "cpu") -> torch.nn.Modul
     from transformers import AutoModelForCausalLM, logging
 
     logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.bfloat16, trust_remote_code=False, use_safetensors=True
-    ).to(device)
-    model.config.use_cache = False
+    dtype = torch.float32 if "f32" in options else torch.bfloat16
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, trust_remote_code=False, use_safetensors=True)
+    model.to(device).config.use_cache = False
     if "checkpointing" in options:
         model.gradient_checkpointing_enable()
         model.enable_input_require_grads()
