@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/kernel/thread_pool.h"
+#include "runtime/backends/cpu/kernel/thread_times.h"
 
 #include <algorithm>
 #include <atomic>
@@ -26,26 +27,30 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   struct Shared {
     const Task &task;
     unsigned char *workspace;
+    ThreadTimes *times;
     int64_t count, workers;
     std::atomic<int64_t> next[maximumWorkers];
 
     int64_t shareOf(int64_t worker) const { return count * worker / workers; }
   };
   int64_t workers = std::min({threadsOf(context), count, maximumWorkers});
+  const ThreadTimes::Round round(context.times, count);
   if (workers <= 1) {
-    for (int64_t index = 0; index < count; ++index)
-      task(index, context.workspace);
+    ThreadTimes::Turn turn(context.times, 0);
+    for (; turn.tasks < static_cast<uint64_t>(count); ++turn.tasks)
+      task(static_cast<int64_t>(turn.tasks), context.workspace);
     return;
   }
-  Shared shared{task, context.workspace, count, workers, {}};
+  Shared shared{task, context.workspace, context.times, count, workers, {}};
   for (int64_t worker = 0; worker < workers; ++worker)
     shared.next[worker].store(shared.shareOf(worker), std::memory_order_relaxed);
   auto work = [](void *argument, size_t self) {
     auto &state = *static_cast<Shared *>(argument);
+    ThreadTimes::Turn turn(state.times, self);
     unsigned char *workspace = state.workspace + self * workspaceBytes;
     for (int64_t offset = 0; offset < state.workers; ++offset) {
       int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers, end = state.shareOf(worker + 1);
-      for (int64_t index; (index = state.next[worker].fetch_add(1, std::memory_order_relaxed)) < end;)
+      for (int64_t index; (index = state.next[worker].fetch_add(1, std::memory_order_relaxed)) < end; ++turn.tasks)
         state.task(index, workspace);
     }
   };
