@@ -23,7 +23,7 @@ from pathlib import Path
 from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.roofline.calls import sum_up, tasks_by_kernel
-from parts.roofline.limits import Limits, measure_limits
+from parts.roofline.limits import measure_limits
 from parts.roofline.plot import draw
 from parts.roofline.report import gaps, kernels_table, tasks_table
 from parts.shapes import LENGTHS
@@ -39,14 +39,12 @@ import mebp
 STEP, TASKS = "bench/roofline.py: kernels", "bench/roofline.py: tasks"
 
 
-def profile(bundle: Path, tokens: int, threads: int, count: int, folder: Path) -> tuple[str, float, list[dict]]:
-    """The family of kernels, and the seconds and kernel calls of the step that takes the median time."""
+def profile(bundle: Path, tokens: int, threads: int, count: int, folder: Path) -> list[tuple[dict, list[dict]]]:
+    """Of each step what its process answered, and its kernel calls."""
     trace = folder / "trace.json"
     with contender(steps("mebp_steps", threads, "cpu", "adamw", bundle, tokens, trace)) as step:
-        answers = [step() for _ in range(count + 1)][1:]  # the first warms up
-    seconds = [answer["seconds"] for answer in answers]
-    middle = sorted(range(count), key=lambda number: seconds[number])[count // 2]
-    return answers[0]["kernels"], seconds[middle], calls_by_step(trace, count + 1)[1:][middle]
+        answers = [step() for _ in range(count)]
+    return list(zip(answers, calls_by_step(trace, count), strict=True))
 
 
 def compile_bundle(arguments: argparse.Namespace, folder: Path) -> Path:
@@ -59,7 +57,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict:
     """For JSON: the step's kernels, the longest first, and the machine's limits."""
     bundle = compile_bundle(arguments, folder)
     say("steps")
-    kernels, seconds, calls = profile(bundle, arguments.tokens, arguments.threads, arguments.steps, folder)
+    _, *warm = profile(bundle, arguments.tokens, arguments.threads, 1 + arguments.steps, folder)
+    answer, calls = sorted(warm, key=lambda step: step[0]["seconds"])[len(warm) // 2]
+    kernels = answer["kernels"]
     say("limits")
     limits = measure_limits(kernels, arguments.threads)
     return {
@@ -68,7 +68,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict:
         "tokens": arguments.tokens,
         "budget": arguments.budget,
         "threads": arguments.threads,
-        "seconds": seconds,
+        "seconds": answer["seconds"],
         "limits": asdict(limits),
         "kernels": {name: asdict(kernel) for name, kernel in sum_up(calls, limits).items()},
     }
@@ -80,24 +80,23 @@ def count_tasks(arguments: argparse.Namespace, folder: Path) -> dict:
     tasks = {}
     for threads in arguments.tasks:
         say(f"{threads} threads")
-        _, _, calls = profile(bundle, arguments.tokens, threads, 1, folder)
+        [(answer, calls)] = profile(bundle, arguments.tokens, threads, 1, folder)
         tasks[str(threads)] = {name: asdict(each) for name, each in tasks_by_kernel(calls, threads).items()}
-    return {"model": arguments.model, "tokens": arguments.tokens, "tasks": tasks}
+    return {"kernels": answer["kernels"], "model": arguments.model, "tokens": arguments.tokens, "tasks": tasks}
 
 
 def publish(results: dict, arguments: argparse.Namespace) -> None:
     """Rows of other machines, models, lengths and budgets stay."""
-    if "tasks" in results:
-        mark, new, keys, together = TASKS, tasks_table(results), 3, 2
-    else:
-        mark, new, keys, together = STEP, kernels_table(results), 5, 4
+    counts = "tasks" in results
+    new = tasks_table(results) if counts else kernels_table(results)
     if arguments.markdown:
+        mark, together = (TASKS, 3) if counts else (STEP, 4)
         old = read_between_marks(arguments.markdown, mark)
-        write_between_marks(arguments.markdown, mark, merge_tables(old, new, keys, together))
-    if arguments.plot:
+        write_between_marks(arguments.markdown, mark, merge_tables(old, new, together + 1, together))
+    if arguments.plot and not counts:
         draw(results, arguments.plot)
     print(*new, sep="\n")
-    if "kernels" in results:
+    if not counts:
         print("", gaps(results), sep="\n")
 
 
@@ -132,11 +131,13 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     try:
-        if arguments.markdown:
-            read_between_marks(arguments.markdown, TASKS if arguments.tasks else STEP)  # refused before measuring
         if arguments.file:
             results = json.loads(arguments.file.read_text())
+            if "tasks" in results and arguments.plot:
+                raise ValueError(f"{arguments.file}: has tasks, of which there is no picture; leave out --plot")
         else:
+            if arguments.markdown:
+                read_between_marks(arguments.markdown, TASKS if arguments.tasks else STEP)  # refused before measuring
             for program in () if arguments.tasks else ("peak", "memory_rate"):
                 find_bench(program)
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

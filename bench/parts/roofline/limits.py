@@ -28,7 +28,9 @@ def choose(peaks: dict, rates: dict, kernels: str, threads: int) -> Limits:
     """For a family of kernels. Raises RuntimeError where its arithmetic was not measured."""
     kind = ARITHMETIC.get(kernels, F32)
     if kind not in peaks:
-        raise RuntimeError(f"peak: has no '{kind}' for {kernels} kernels; set MEBP_KERNELS to a family that this CPU has")
+        raise RuntimeError(
+            f"peak: has no '{kind}' for {kernels} kernels; set MEBP_KERNELS to a family that this CPU has"
+        )
     count = str(threads)
     return Limits(kind, peaks[kind][count], peaks[F32][count], max(rate[count] for rate in rates.values()))
 

@@ -54,14 +54,19 @@ def tasks_table(results: dict) -> TABLE:
     counts = list(results["tasks"])
     heads = [f"tasks for {count} threads | of its work in calls with fewer than {2 * int(count)}" for count in counts]
     table = [
-        "| model | tokens | kernel | " + " | ".join(heads) + " |",
-        "| --- | ---: | --- |" + " ---: | ---: |" * len(counts),
+        "| kernels | model | tokens | kernel | " + " | ".join(heads) + " |",
+        "| --- | --- | ---: | --- |" + " ---: | ---: |" * len(counts),
     ]
     for name in results["tasks"][counts[0]]:
         row = []
         for count in counts:
             tasks = results["tasks"][count][name]
             least, most = tasks["least"], tasks["most"]
-            row.append(f"{least:,} to {most:,} | {tasks['short']:.0%}" if least < most else f"{most:,} | {tasks['short']:.0%}")
-        table.append(f"| {results['model']} | {results['tokens']:,} | `{name}` | " + " | ".join(row) + " |")
+            given = f"{least:,} to {most:,}" if least < most else f"{most:,}"
+            row.append(f"{given} | {tasks['short']:.0%}")
+        table.append(
+            f"| {results['kernels']} | {results['model']} | {results['tokens']:,} | `{name}` | "
+            + " | ".join(row)
+            + " |"
+        )
     return table

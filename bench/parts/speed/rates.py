@@ -52,7 +52,8 @@ def measure_linears(shapes: list[str], tokens: int, threads: int) -> dict[str, f
     arguments = "|".join(shape.replace("x", "/") for shape in shapes)
     options = [f"--benchmark_filter=^({'|'.join(KINDS)})/bf16/{tokens}/({arguments})/", "--benchmark_format=json"]
     environment = os.environ | {"MEBP_BENCH_THREADS": str(threads)}
-    return parse_kernel_bench(run_bench([find_bench("kernel_bench"), *options, "--benchmark_min_time=0.1"], environment))
+    command = [find_bench("kernel_bench"), *options, "--benchmark_min_time=0.1"]
+    return parse_kernel_bench(run_bench(command, environment))
 
 
 def run_bench(command: list[str], environment: dict | None = None) -> str:

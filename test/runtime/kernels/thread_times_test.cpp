@@ -78,26 +78,24 @@ TEST(ThreadTimes, DividesTheCallIntoWorkAndWaiting) {
   EXPECT_LT(work.threads[0].waiting, work.threads[0].busy);
 }
 
-// The caller's task is over once the other thread has begun its longer one.
+// The caller's task is over once both have begun, the other thread's takes longer.
 TEST(ThreadTimes, ShowsWhoWaitsForWhom) {
   Threads threads(2);
-  std::atomic<bool> hasBegun{false};
+  std::atomic<int> begun{0};
   const auto caller = std::this_thread::get_id();
   threads.times.beginCall();
   parallelFor(threads.context, 2, [&](int64_t, unsigned char *) {
-    if (std::this_thread::get_id() != caller) {
-      hasBegun = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      return;
-    }
-    while (!hasBegun)
+    ++begun;
+    while (begun < 2)
       std::this_thread::yield();
+    if (std::this_thread::get_id() != caller)
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
   });
   Work work;
   threads.times.endCall(work);
   EXPECT_EQ(work.threads[0].tasks, 1u);
   EXPECT_EQ(work.threads[1].tasks, 1u);
-  EXPECT_GE(work.threads[1].busy, 50'000'000);
+  EXPECT_GE(work.threads[1].busy, 200'000'000);
   EXPECT_GT(work.threads[0].waiting, 10'000'000);
 }
 

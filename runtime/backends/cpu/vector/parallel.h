@@ -59,11 +59,18 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   context.pool->run(work, &shared, static_cast<size_t>(workers), context.isDecoding);
 }
 
-// Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in
-// each task.
+// Rows of a task: about 16 thousand elements or, where more threads would have fewer than two tasks each, down to four
+// thousand. Smaller ones are done before another thread is awake.
+inline int64_t rowsOfTask(int64_t rows, int64_t columns, int64_t threads) {
+  columns = std::max<int64_t>(columns, 1);
+  const int64_t most = std::max<int64_t>(1, 16384 / columns);
+  return rows <= most ? most : std::clamp(rows / (2 * threads), ceilDivide(4096, columns), most);
+}
+
+// Calls body(row, workspace) for each row; prepare(workspace) comes first in each task.
 template <typename Prepare, typename Body>
 void parallelRows(const Context &context, int64_t rows, int64_t columns, const Prepare &prepare, const Body &body) {
-  int64_t taskRows = std::max<int64_t>(1, 16384 / std::max<int64_t>(columns, 1));
+  int64_t taskRows = rowsOfTask(rows, columns, threadsOf(context));
   parallelFor(context, ceilDivide(rows, taskRows), [&](int64_t task, unsigned char *workspace) {
     auto *floats = reinterpret_cast<float *>(workspace);
     prepare(floats);
