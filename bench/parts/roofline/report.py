@@ -43,9 +43,10 @@ def gaps(results: dict) -> str:
     """The three kernels that lose most to the limits, in one sentence."""
     limits, seconds = results["limits"], results["seconds"]
     largest = sorted(kernels_of(results).items(), key=lambda item: -item[1].gap)[:3]
+    threads = f"{results['threads']} thread{'s' if results['threads'] > 1 else ''}"
     named = ", ".join(f"{name} {each.gap * 1e3:,.0f} ms ({each.gap / seconds:.0%})" for name, each in largest)
     return (
-        f"A step of {seconds:.2f} s on {results['threads']} threads; {limits['kind']}: {limits['flops'] / 1e9:,.0f} "
+        f"A step of {seconds:.2f} s, {threads}; {limits['kind']}: {limits['flops'] / 1e9:,.0f} "
         f"GFLOP/s, memory: {limits['bytes'] / 1e9:,.1f} GB/s. The largest gaps to these limits: {named}."
     )
 
