@@ -30,7 +30,7 @@ def draw(results: dict, path: Path) -> None:
     for kind, flops in ceilings.items():
         axes.plot(over, np.minimum(over * limits["bytes"], flops) / 1e9, color=CEILING, linewidth=1.2)
         name = f"{kind}, {flops / 1e9:,.0f} GFLOP/s"
-        write(axes, name, (flops / limits["bytes"], flops / 1e9), (4, 3), color=CEILING)
+        write(axes, name, (flops / limits["bytes"], flops / 1e9), (8, 3), color=CEILING)
     middle = (over[0] * limits["flops"] / limits["bytes"]) ** 0.5
     slope = f"memory, {limits['bytes'] / 1e9:,.1f} GB/s"
     write(axes, slope, (middle, middle * limits["bytes"] / 1e9), (-6, 3), ha="right", color=CEILING)
@@ -73,4 +73,4 @@ def name_dots(axes, seconds: float, dots: list[tuple]) -> None:
 
 def is_close(one: tuple, other: tuple) -> bool:
     """Whether the name of one dot would be in the way of another's."""
-    return abs(one[2] - other[2]) < NAME and abs(one[3] - other[3]) < LINE
+    return abs(one[2] - other[2]) < NAME and abs(one[3] - other[3]) < 2 * LINE
