@@ -40,6 +40,7 @@ ALLOWED = {
     "runtime/backends/cpu": ["runtime/backends/cpu/*"],
     "runtime/backends/cpu/*": ["runtime/backends/cpu/kernel"],
     "runtime/backends/cpu/interpreter": ["runtime/core"],
+    "runtime/backends/cpu/kernel": ["runtime/core"],
     "runtime/backends/cpu/vector": ["runtime/backends/cpu/products", "runtime/backends/cpu/reference"],
     "runtime/backends/mlx": ["runtime/include/mebp"],
     "runtime/backends/mlx/*": ["runtime/backends/mlx"],

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CPU's peaks from loops that touch registers alone: multiply-adds in f32 at the widest vectors, bf16 dot products,
-// and AMX's bf16 tiles, whichever this CPU has. A line for each and each number of threads, all threads together:
+// and AMX's bf16 tiles, whichever this CPU has and MEBP_KERNELS allows. A line for each and each number of threads, all
+// threads together:
 //
 //   f32 FMA|1|230.1        GFLOP/s, the best of a few runs
 //
@@ -85,14 +86,16 @@ bool mayUseTiles() {
 }
 
 std::vector<Loop> loopsOfThisCpu() {
+  const char *kernels = std::getenv("MEBP_KERNELS");
+  auto allows = [&](auto... families) { return !kernels || !*kernels || (... || !std::strcmp(kernels, families)); };
   std::vector<Loop> loops;
-  if (__builtin_cpu_supports("avx512f"))
+  if (__builtin_cpu_supports("avx512f") && allows("avx512", "avx512_bf16", "amx_bf16"))
     loops.push_back({"f32 FMA", fma512, 24 * 16 * 2});
   else if (__builtin_cpu_supports("fma"))
     loops.push_back({"f32 FMA", fma256, 12 * 8 * 2});
-  if (__builtin_cpu_supports("avx512bf16"))
+  if (__builtin_cpu_supports("avx512bf16") && allows("avx512_bf16", "amx_bf16"))
     loops.push_back({"bf16 dots", dots512, 24 * 32 * 2});
-  if (mayUseTiles())
+  if (allows("amx_bf16") && mayUseTiles())
     loops.push_back({"bf16 tiles", tiles, 6 * 16 * 16 * 32 * 2});
   return loops;
 }

@@ -10,7 +10,7 @@
 namespace {
 
 constexpr long period = 300'000; // nanoseconds
-long stopped = 0;               // of each period
+long stopped = 0;                // of each period
 
 long now() {
   timespec time{};
@@ -25,20 +25,25 @@ void stop(int) {
 
 } // namespace
 
-// The thread `id` of this process keeps `share` of its time. False where the system refuses.
+// The thread `id` of this process keeps `share` of its time until it is called with 1, by one caller for one thread.
+// False where the system refuses.
 extern "C" bool slowThread(int id, double share) {
+  static timer_t timer;
+  static bool isMade = false;
   stopped = static_cast<long>(period * (1 - share));
-  struct sigaction action {};
-  action.sa_handler = stop;
-  action.sa_flags = SA_RESTART;
-  const int number = SIGRTMIN + 1;
-  if (::sigaction(number, &action, nullptr) != 0)
-    return false;
-  sigevent event{};
-  event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = number;
-  event._sigev_un._tid = id;
-  timer_t timer{};
-  const itimerspec every{{0, period}, {0, period}};
-  return ::timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && ::timer_settime(timer, 0, &every, nullptr) == 0;
+  if (!isMade) {
+    struct sigaction action{};
+    action.sa_handler = stop;
+    action.sa_flags = SA_RESTART;
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGRTMIN + 1;
+    event._sigev_un._tid = id;
+    if (::sigaction(event.sigev_signo, &action, nullptr) != 0 || ::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+      return false;
+    isMade = true;
+  }
+  const long every = share < 1 ? period : 0;
+  const itimerspec times{{0, every}, {0, every}};
+  return ::timer_settime(timer, 0, &times, nullptr) == 0;
 }

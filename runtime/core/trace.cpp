@@ -10,9 +10,11 @@
 namespace mebp {
 
 // In microseconds, to the nanosecond, with a point in every locale.
-static void writeTime(std::FILE *file, Trace::Time from, Trace::Time to) {
-  const int64_t nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
+static void writeTime(std::FILE *file, int64_t nanoseconds) {
   std::fprintf(file, "%" PRId64 ".%03" PRId64, nanoseconds / 1000, nanoseconds % 1000);
+}
+static void writeTime(std::FILE *file, Trace::Time from, Trace::Time to) {
+  writeTime(file, std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
 }
 
 Trace::~Trace() {
@@ -43,7 +45,22 @@ void Trace::text(const char *value) {
   std::fputc('"', file);
 }
 
-void Trace::span(const char *name, const char *category, const char *source, Time begin) {
+void Trace::write(const Work &work) {
+  std::fprintf(file, ", \"flops\": %.0f, \"bytes\": %.0f, \"rounds\": %" PRIu64 ", \"fewest_tasks\": %" PRIu64,
+               work.flops, work.bytes, work.rounds, work.fewestTasks);
+  std::fputs(", \"threads\": [", file);
+  for (size_t thread = 0; thread < work.threadCount; ++thread) {
+    const ThreadShare &share = work.threads[thread];
+    std::fprintf(file, "%s{\"tasks\": %" PRIu64 ", \"busy_us\": ", thread ? ", " : "", share.tasks);
+    writeTime(file, share.busy);
+    std::fputs(", \"waiting_us\": ", file);
+    writeTime(file, share.waiting);
+    std::fputc('}', file);
+  }
+  std::fputc(']', file);
+}
+
+void Trace::span(const char *name, const char *category, const char *source, Time begin, const Work *work) {
   Time end = now();
   std::fputs(first ? "\n{\"name\": " : ",\n{\"name\": ", file);
   first = false;
@@ -52,6 +69,8 @@ void Trace::span(const char *name, const char *category, const char *source, Tim
   text(category);
   std::fputs(", \"args\": {\"source\": ", file);
   text(source);
+  if (work)
+    write(*work);
   std::fputs("}, \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": ", file);
   writeTime(file, start, begin);
   std::fputs(", \"dur\": ", file);

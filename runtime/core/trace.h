@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/core/status.h"
+#include "runtime/core/work.h"
 
 namespace mebp {
 
@@ -25,12 +26,13 @@ public:
   bool isOpen() const { return file != nullptr; }
   static Time now() { return std::chrono::steady_clock::now(); }
 
-  // From `begin` until now. A span within another one is drawn below it. Where a disk is full, the file ends early,
-  // which both viewers take.
-  void span(const char *name, const char *category, const char *source, Time begin);
+  // From `begin` until now, with what was done in it, if that was counted. A span within another one is drawn below it.
+  // Where a disk is full, the file ends early, which both viewers take.
+  void span(const char *name, const char *category, const char *source, Time begin, const Work *work = nullptr);
 
 private:
   void text(const char *value);
+  void write(const Work &work);
 
   std::FILE *file = nullptr;
   Time start;

@@ -12,6 +12,7 @@
 #include "format/program.pb.h"
 #include "runtime/core/cancellation.h"
 #include "runtime/core/status.h"
+#include "runtime/core/work.h"
 #include "runtime/core/workers.h"
 #include "runtime/exec/dropout.h"
 
@@ -51,9 +52,11 @@ public:
   // once.
   virtual bool followsReads() const = 0;
   virtual void willRead(const void *data, uint64_t bytes) = 0; // what lies in the weights, and what does not
+  // Whether it is to be told what calls compute and what each thread does.
+  virtual bool followsWork() const = 0;
   virtual void begin() = 0;
-  // `source`: the op and layer that the kernel's first result comes from.
-  virtual void end(const char *kernel, const char *source) = 0;
+  // `source`: the op and layer that the kernel's first result comes from. `work`: null where nobody counts it.
+  virtual void end(const char *kernel, const char *source, const Work *work) = 0;
 };
 
 struct Run {

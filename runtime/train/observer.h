@@ -20,13 +20,14 @@ public:
 
   bool followsReads() const override { return residency; }
   void willRead(const void *data, uint64_t bytes) override { residency->use(data, bytes); }
+  bool followsWork() const override { return trace; }
   void begin() override {
     if (trace)
       started = Trace::now();
   }
-  void end(const char *kernel, const char *source) override {
+  void end(const char *kernel, const char *source, const Work *work) override {
     if (trace)
-      trace->span(kernel, "kernel", source, started);
+      trace->span(kernel, "kernel", source, started, work);
     if (peak)
       peak->sample();
   }

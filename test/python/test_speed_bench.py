@@ -348,6 +348,31 @@ def test_the_states_of_amx_take_no_number_of_threads(peak):
     assert refused.stderr == "peak: --amx measures one thread; leave out what else is given\n"
 
 
+def test_memorys_rate_is_measured(tmp_path):
+    source, program = BENCH / "kernels" / "memory_rate.cpp", str(tmp_path / "memory_rate")
+    subprocess.run(["c++", "-O2", "-std=c++17", "-pthread", str(source), "-o", program], check=True)
+    ran = subprocess.run([program, "1"], capture_output=True, text=True, check=True)
+    rates = parse_peaks(ran.stdout)
+    assert list(rates) == ["read", "copy"]
+    assert all(list(rate) == ["1"] and rate["1"] > 1e8 for rate in rates.values())
+    refused = subprocess.run([program, "0"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert refused.stderr == f"memory_rate: '0' is not a number of threads; give 1 to {os.cpu_count()}\n"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the loops are written for x86-64")
+def test_peaks_are_those_of_the_family_that_a_run_is_held_to(tmp_path):
+    source, program = BENCH / "kernels" / "peak.cpp", str(tmp_path / "peak")
+    subprocess.run(["c++", "-O2", "-std=c++17", "-pthread", str(source), "-o", program], check=True)
+
+    def peaks(kernels: str) -> dict:
+        environment = os.environ | {"MEBP_KERNELS": kernels}
+        return parse_peaks(subprocess.run([program, "1"], env=environment, capture_output=True, text=True).stdout)
+
+    assert list(peaks("avx2")) == list(peaks("avx512")) == ["f32 FMA"]
+    assert list(peaks("avx512_bf16")) == [kind for kind in peaks("") if kind != "bf16 tiles"]
+
+
 def test_the_machine_is_named():
     cpu = "model name\t: A CPU\nflags\t\t: fpu avx2 amx_bf16 avx512f\nmodel name\t: A CPU\n"
     assert parse_cpu(cpu) == ("A CPU", ["avx2", "avx512f", "amx_bf16"])

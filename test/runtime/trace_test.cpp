@@ -40,6 +40,10 @@ TEST(Trace, HasEveryCallWithinItsProgram) {
       ++kernels;
       ++unfinished;
       EXPECT_GE(event["ts"].get<double>(), begin);
+      const Json &arguments = event["args"];
+      EXPECT_GT(arguments["bytes"].get<uint64_t>(), 0u);
+      EXPECT_TRUE(arguments["flops"].is_number_unsigned());
+      EXPECT_EQ(arguments["threads"].size(), options.threads);
       continue;
     }
     programs.push_back(event["name"]);

@@ -44,7 +44,7 @@ def parse_kernel_bench(text: str) -> dict[str, float]:
 
 def measure_peaks(threads: int) -> Peaks:
     counts = sorted({1, threads})
-    return parse_peaks(_run([find_bench("peak"), *map(str, counts)]))
+    return parse_peaks(run_bench([find_bench("peak"), *map(str, counts)]))
 
 
 def measure_linears(shapes: list[str], tokens: int, threads: int) -> dict[str, float]:
@@ -52,10 +52,12 @@ def measure_linears(shapes: list[str], tokens: int, threads: int) -> dict[str, f
     arguments = "|".join(shape.replace("x", "/") for shape in shapes)
     options = [f"--benchmark_filter=^({'|'.join(KINDS)})/bf16/{tokens}/({arguments})/", "--benchmark_format=json"]
     environment = os.environ | {"MEBP_BENCH_THREADS": str(threads)}
-    return parse_kernel_bench(_run([find_bench("kernel_bench"), *options, "--benchmark_min_time=0.1"], environment))
+    command = [find_bench("kernel_bench"), *options, "--benchmark_min_time=0.1"]
+    return parse_kernel_bench(run_bench(command, environment))
 
 
-def _run(command: list[str], environment: dict | None = None) -> str:
+def run_bench(command: list[str], environment: dict | None = None) -> str:
+    """What it prints. Raises RuntimeError with its last line of errors where it fails."""
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(last_line(done.stderr, command, done.returncode))

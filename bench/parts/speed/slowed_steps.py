@@ -38,11 +38,15 @@ def main() -> None:
     computing = sorted(sorted(spent, key=spent.get)[-len(cores) :])  # the process's own comes first
     for task, core in zip(computing, cores, strict=True):
         os.sched_setaffinity(task, {core})
-    if float(share) < 1 and not ctypes.CDLL(library).slowThread(computing[-1], ctypes.c_double(float(share))):
-        raise RuntimeError("the system gives no timer for a thread")
+
+    def keep(part: float) -> None:
+        if not ctypes.CDLL(library).slowThread(computing[-1], ctypes.c_double(part)):
+            raise RuntimeError("the system gives no timer for a thread")
 
     def step() -> dict:
+        keep(float(share))
         session.step(ids, ids)
+        keep(1)  # its core is another's now
         return {"kernels": session.kernels}
 
     serve(step)

@@ -21,7 +21,8 @@ namespace {
 class CpuBackend final : public Backend, private Workers {
 public:
   CpuBackend(uint32_t threads, bool referenceKernels)
-      : threads(threads), set(referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet()) {}
+      : threads(threads), times(threads),
+        set(referenceKernels ? cpu::InstructionSet::Reference : cpu::instructionSet()) {}
   ~CpuBackend() override {
     if (machine)
       cpu::giveBackInstructionSet(set);
@@ -82,6 +83,7 @@ public:
     cpu::Context context = machine->contextOf(run.sequence, run.position, run.isDecoding);
     context.logitScale = run.logitScale;
     context.dropout = run.dropout;
+    context.times = run.observer && run.observer->followsWork() ? &times : nullptr;
     bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }
@@ -109,6 +111,7 @@ private:
   }
 
   uint32_t threads;
+  cpu::ThreadTimes times; // of a kernel call, where somebody asks
   cpu::InstructionSet set;
   const format::Bundle *content = nullptr;
   std::unique_ptr<cpu::Machine> machine;

@@ -92,7 +92,7 @@ public:
         memory.settle();
     });
     if (status.ok() && run.observer)
-      run.observer->end("mlx", name);
+      run.observer->end("mlx", name, nullptr);
     return status;
   }
   Status wait() override {

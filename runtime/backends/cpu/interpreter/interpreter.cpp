@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/backends/cpu/interpreter/count_work.h"
 #include "runtime/backends/cpu/interpreter/tensors.h"
+#include "runtime/backends/cpu/kernel/thread_times.h"
 
 namespace mebp::cpu {
 
@@ -108,9 +110,7 @@ static void tellReads(const PreparedCall &prepared, Observer &observer) {
 }
 
 // `observer` may be null, or follows reads.
-static void callKernel(PreparedProgram &program, PreparedCall &prepared, Observer *observer, const Context &context) {
-  for (size_t i = 0; i < prepared.values.size(); ++i)
-    prepared.tensors[i] = prepared.values[i] < 0 ? Tensor() : program.tensors[prepared.values[i]];
+static void callKernel(PreparedCall &prepared, Observer *observer, const Context &context) {
   if (observer && prepared.piece) {
     auto forEachOfRows = [&](auto body) {
       for (size_t i = 0; i < prepared.tensors.size(); ++i)
@@ -132,11 +132,20 @@ static void callKernel(PreparedProgram &program, PreparedCall &prepared, Observe
 }
 
 static void call(PreparedProgram &program, PreparedCall &prepared, Observer *observer, const Context &context) {
+  for (size_t i = 0; i < prepared.values.size(); ++i)
+    prepared.tensors[i] = prepared.values[i] < 0 ? Tensor() : program.tensors[prepared.values[i]];
   if (!observer)
-    return callKernel(program, prepared, nullptr, context);
+    return callKernel(prepared, nullptr, context);
+  Work work;
+  if (context.times) {
+    work = countWork(*prepared.signature, prepared.call, context);
+    context.times->beginCall();
+  }
   observer->begin();
-  callKernel(program, prepared, observer->followsReads() ? observer : nullptr, context);
-  observer->end(prepared.name, prepared.source);
+  callKernel(prepared, observer->followsReads() ? observer : nullptr, context);
+  if (context.times)
+    context.times->endCall(work);
+  observer->end(prepared.signature->name, prepared.source, context.times ? &work : nullptr);
 }
 
 bool interpret(PreparedProgram &program, const Memory *bound, unsigned char *arena, const Run &run,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/kernel_signature.h"
 #include "format/program.pb.h"
 #include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/core/status.h"
@@ -27,8 +28,9 @@ struct Instruction {
 struct PreparedCall {
   Kernel kernel = nullptr;
   Call call;
-  const char *name = "", *source = ""; // of the kernel, and of the op and layer of its first result
-  int32_t table = -1;                  // the operand of which only the rows that the first one names are read; -1: none
+  const format::KernelSignature *signature = nullptr;
+  const char *source = ""; // the op and layer of its first result
+  int32_t table = -1;      // the operand of which only the rows that the first one names are read; -1: none
   int64_t piece = 0; // of rows, each of which reads one of those: where weights are limited, so many at once; 0: all
   std::vector<int32_t> values; // operands, then results; -1: absent
   std::vector<Tensor> tensors; // likewise, filled in before each call

@@ -86,10 +86,10 @@ private:
                      program.name().c_str(), kernel.name().c_str());
     if (Status status = readAttributes(kernel, prepared.call.attributes); !status.ok())
       return status;
-    prepared.name = kernel.name().c_str();
     if (kernel.results_size() > 0)
       prepared.source = program.values(kernel.results(0)).source().c_str();
     const format::KernelSignature &signature = *format::findSignature(kernel.name());
+    prepared.signature = &signature;
     prepared.table = format::tableOf(signature);
     prepared.piece = signature.gathers ? format::gatheredRows : 0;
     prepared.call.operandCount = static_cast<size_t>(kernel.operands_size());

@@ -42,6 +42,7 @@ using format::workspaceBytes;
 
 struct Bf16Products;
 class ThreadPool;
+class ThreadTimes;
 
 struct Context {
   ThreadPool *pool = nullptr;         // null: run on the calling thread
@@ -52,6 +53,7 @@ struct Context {
   float logitScale = 1;               // Run::logitScale
   bool isDecoding = false;            // Run::isDecoding
   Dropout dropout;                    // Run::dropout
+  ThreadTimes *times = nullptr;       // null: nobody asks
 };
 
 // Operands and results in docs/kernels.md's order; an absent optional tensor has no data. A kernel reads its sizes

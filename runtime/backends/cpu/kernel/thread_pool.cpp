@@ -8,6 +8,7 @@
 #include "platform/platform.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <sys/resource.h>
 
@@ -34,7 +35,11 @@ static constexpr size_t stackBytes = 1 << 20;
 
 // What is long enough to judge by. How long the caller then works alone doubles from verdict to verdict, up to where
 // what is lost by asking again is a fiftieth; so a few calls that others delayed cost as little as they took.
-static constexpr auto judged = std::chrono::milliseconds(10), longestAlone = std::chrono::milliseconds(500);
+static constexpr auto judged = std::chrono::milliseconds(10), longestPause = std::chrono::milliseconds(500);
+
+// In so much time a speed that has changed is learned; beyond these bounds it is none of a core.
+static constexpr std::chrono::duration<float> learned{0.1f};
+static constexpr float slowest = 1.0f / 8, fastest = 8;
 
 // Systems that do not count for a thread have zeros.
 Helpfulness::Counted Helpfulness::Counted::now() {
@@ -49,31 +54,35 @@ Helpfulness::Counted Helpfulness::Counted::now() {
   return found;
 }
 
-void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads) {
+void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, float part) {
   const bool begins = !isJudging || !::pthread_equal(caller, ::pthread_self());
   if (!begins) {
     all += end - begin;
     own += ready - begin;
+    // Where others did everything before it began, they were of help.
+    alone += part > 0 ? std::chrono::duration_cast<Clock::duration>((ready - begin) / part) : end - begin;
     if (all < judged)
       return;
   }
   const Counted now = Counted::now();
   // Its time on a core has that of waiting awake in it, and its part that without a core; where it waited for a disk,
   // it would have done so alone, too.
-  const bool isCounted = now.busy > before.busy && now.read == before.read;
-  const Clock::duration needed = isCounted ? std::min<Clock::duration>(own, now.busy - before.busy) : own;
-  isJudging = begins || all <= needed * threads;
+  const bool isCounted = now.busy > before.busy && now.read == before.read && now.busy - before.busy < own;
+  const double onCore = isCounted ? std::chrono::duration<double>(now.busy - before.busy) / own : 1;
+  isJudging = begins || all <= alone * onCore;
   if (!begins)
-    alone = isJudging ? judged : std::min<Clock::duration>(2 * alone, longestAlone);
+    pause = isJudging ? judged : std::min<Clock::duration>(2 * pause, longestPause);
   if (!isJudging)
-    aloneUntil = end + alone;
-  all = own = {};
+    aloneUntil = end + pause;
+  all = own = alone = {};
   before = now;
   caller = ::pthread_self();
 }
 
 ThreadPool::ThreadPool(uint32_t threads) {
   members.resize(threads > 1 ? threads - 1 : 0); // stays where it is from here on
+  turns.resize(members.size() + 1);
+  speeds.assign(members.size() + 1, 1);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstacksize(&attributes, stackBytes);
@@ -111,7 +120,7 @@ void ThreadPool::serve(size_t index) {
     if (isEnding.load())
       return;
     if (enter()) {
-      work(argument, index);
+      turns[index] = workAs(index, last);
       leave();
     }
   }
@@ -145,19 +154,56 @@ void ThreadPool::leave() {
 
 void ThreadPool::run(Work given, void *with, size_t wanted, bool eager) {
   const auto begin = Helpfulness::Clock::now();
-  if (!others.isAsked(begin))
-    return given(with, 0);
+  if (!others.isAsked(begin)) {
+    given(with, 0);
+    return;
+  }
   work = given;
   argument = with;
   isEager.store(eager, std::memory_order_relaxed);
   door.store(isOpen, std::memory_order_release);
-  calls.fetch_add(1);
+  const uint32_t call = calls.fetch_add(1) + 1;
   if (sleeping.load() > 0)
     platform::wake(calls, static_cast<uint32_t>(wanted - 1));
-  given(with, 0);
+  turns[0] = workAs(0, call);
   const auto ready = Helpfulness::Clock::now();
   await();
-  others.note(begin, ready, Helpfulness::Clock::now(), wanted);
+  others.note(begin, ready, Helpfulness::Clock::now(), turns[0].part);
+  learn();
+}
+
+ThreadPool::Turn ThreadPool::workAs(size_t index, uint32_t call) const {
+  const auto begin = Helpfulness::Clock::now();
+  const float part = work(argument, index);
+  return {call, part, Helpfulness::Clock::now() - begin};
+}
+
+// From those that came to the last call. What a call says counts as much as it is long: kernels' parts are not quite
+// equal, and shares that change send a thread to what another one's cache holds.
+void ThreadPool::learn() {
+  const Turn &own = turns[0];
+  if (own.part <= 0 || own.busy.count() <= 0)
+    return;
+  for (size_t thread = 1; thread < turns.size(); ++thread) {
+    const Turn &turn = turns[thread];
+    if (turn.call != own.call || turn.part <= 0 || turn.busy.count() <= 0)
+      continue;
+    const float found = std::clamp(turn.part / turn.busy.count() * own.busy.count() / own.part, slowest, fastest);
+    const float weight = std::min(own.busy.count() / learned.count(), 1.0f);
+    speeds[thread] += weight * (found - speeds[thread]);
+  }
+}
+
+int64_t ThreadPool::endOfShare(size_t thread, size_t threads, int64_t count) const {
+  // In eighths, so that shares stay the same while speeds hardly change.
+  constexpr int64_t whole = 8;
+  int64_t before = 0, all = 0;
+  for (size_t other = 0; other < threads; ++other) {
+    const auto parts = static_cast<int64_t>(std::lround(speeds[other] * whole));
+    all += parts;
+    before += other <= thread ? parts : 0;
+  }
+  return count * before / all;
 }
 
 // For all that are inside.

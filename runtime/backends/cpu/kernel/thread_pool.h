@@ -22,8 +22,8 @@ public:
   using Clock = std::chrono::steady_clock;
 
   bool isAsked(Clock::time_point now) const { return now >= aloneUntil; }
-  // A call by so many threads, in which the caller worked from `begin` to `ready`, and then waited.
-  void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, size_t threads);
+  // A call in which the caller did `part` of the whole from `begin` to `ready`, and then waited.
+  void note(Clock::time_point begin, Clock::time_point ready, Clock::time_point end, float part);
 
 private:
   // What the system counts of the calling thread.
@@ -34,17 +34,18 @@ private:
   };
 
   Clock::time_point aloneUntil{};
-  Clock::duration alone = std::chrono::milliseconds(10);
-  // Since the last verdict: the calls' time, the caller's part of it, and what was counted of it before.
+  Clock::duration pause = std::chrono::milliseconds(10);
+  // Since the last verdict: the calls' time, the caller's part of it, what it would have taken alone, and what was
+  // counted of it before.
   bool isJudging = false;
-  Clock::duration all{}, own{};
+  Clock::duration all{}, own{}, alone{};
   Counted before;
   pthread_t caller{};
 };
 
 class ThreadPool {
 public:
-  using Work = void (*)(void *argument, size_t thread);
+  using Work = float (*)(void *argument, size_t thread);
 
   // `threads` with the caller's own, or as many as the system gives.
   explicit ThreadPool(uint32_t threads);
@@ -53,11 +54,15 @@ public:
 
   uint32_t threads() const { return static_cast<uint32_t>(members.size()) + 1; }
 
+  // Where the share of a thread ends if `count` equal parts are dealt to so many: each is as large as the thread was
+  // fast beside the caller in the calls before, for cores may differ.
+  int64_t endOfShare(size_t thread, size_t threads, int64_t count) const;
+
   // Calls work(argument, 0) here and, on other threads, work(argument, i) with 0 < i < threads(), `wanted` in all where
-  // there are as many. It has to do all there is to do where nobody else comes: a thread that comes when the one here
-  // is ready is not waited for and does nothing, and one may come twice. Returns when all that came are ready. Idle
-  // threads wait awake for the next call, longer where they are `eager`, before they sleep. While they are of no help,
-  // none is called.
+  // there are as many. It returns which part of the whole it did, and has to do all there is to do where nobody else
+  // comes: a thread that comes when the one here is ready is not waited for and does nothing, and one may come twice.
+  // Returns when all that came are ready. Idle threads wait awake for the next call, longer where they are `eager`,
+  // before they sleep. While they are of no help, none is called.
   void run(Work work, void *argument, size_t wanted, bool eager);
 
 private:
@@ -73,8 +78,19 @@ private:
   void leave();
 
   void await();
+  void learn();
+
+  // What a thread did of the last call that it came to; on a line of its own.
+  struct alignas(64) Turn {
+    uint32_t call = 0;
+    float part = 0;
+    std::chrono::duration<float> busy{};
+  };
+  Turn workAs(size_t index, uint32_t call) const;
 
   std::vector<Member> members;
+  std::vector<Turn> turns;
+  std::vector<float> speeds; // of each thread, the caller's being 1
   Helpfulness others;
   Work work = nullptr;
   void *argument = nullptr;

@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cpu/kernel/kernel.h"
 #include "runtime/backends/cpu/kernel/thread_pool.h"
+#include "runtime/backends/cpu/kernel/thread_times.h"
 
 #include <algorithm>
 #include <atomic>
@@ -19,22 +20,23 @@ inline int64_t threadsOf(const Context &context) {
 }
 
 // Calls task(first, last, workspace) for runs of at most `most` indices which together are those below `count`;
-// `workspace` is the running thread's own. Each worker begins with its own share, the same in every call, so that its
-// cache still holds what it wrote before; then it helps the others. A run is at most a quarter of what is left of a
-// share: so runs end short, and nobody waits long for a core that is slow or has been taken away.
+// `workspace` is the running thread's own. Each worker begins with its own share, which is nearly the same in every
+// call, so that its cache still holds what it wrote before; then it helps the others. Shares are as large as threads
+// were fast before, and a run is at most a quarter of what is left of a share: so runs end short, and nobody waits long
+// for a core that is slow or has been taken away.
 template <typename Task> void parallelRuns(const Context &context, int64_t count, int64_t most, const Task &task) {
   constexpr int64_t maximumWorkers = 256;
   struct Shared {
     const Task &task;
     unsigned char *workspace;
+    ThreadTimes *times;
     int64_t count, most, workers;
     std::atomic<int64_t> next[maximumWorkers];
-
-    int64_t shareOf(int64_t worker) const { return count * worker / workers; }
+    int64_t ends[maximumWorkers];
 
     // Of what is left of a worker's share; empty where that is nothing.
     int64_t take(int64_t worker, int64_t &first) {
-      const int64_t end = shareOf(worker + 1);
+      const int64_t end = ends[worker];
       first = next[worker].load(std::memory_order_relaxed);
       for (;;) {
         if (first >= end)
@@ -46,22 +48,31 @@ template <typename Task> void parallelRuns(const Context &context, int64_t count
     }
   };
   int64_t workers = std::min({threadsOf(context), count, maximumWorkers});
+  const ThreadTimes::Round round(context.times, count);
   if (workers <= 1) {
+    ThreadTimes::Turn turn(context.times, 0);
     for (int64_t first = 0; first < count; first += most)
       task(first, std::min(count, first + most), context.workspace);
+    turn.tasks = static_cast<uint64_t>(count);
     return;
   }
-  Shared shared{task, context.workspace, count, most, workers, {}};
-  for (int64_t worker = 0; worker < workers; ++worker)
-    shared.next[worker].store(shared.shareOf(worker), std::memory_order_relaxed);
+  Shared shared{task, context.workspace, context.times, count, most, workers, {}, {}};
+  for (int64_t worker = 0, first = 0; worker < workers; first = shared.ends[worker++]) {
+    shared.next[worker].store(first, std::memory_order_relaxed);
+    shared.ends[worker] = context.pool->endOfShare(static_cast<size_t>(worker), static_cast<size_t>(workers), count);
+  }
   auto work = [](void *argument, size_t self) {
     auto &state = *static_cast<Shared *>(argument);
+    ThreadTimes::Turn turn(state.times, self);
     unsigned char *workspace = state.workspace + self * workspaceBytes;
+    int64_t done = 0;
     for (int64_t offset = 0; offset < state.workers; ++offset) {
       const int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers;
-      for (int64_t first, last; (last = state.take(worker, first)) > first;)
+      for (int64_t first, last; (last = state.take(worker, first)) > first; done += last - first)
         state.task(first, last, workspace);
     }
+    turn.tasks = static_cast<uint64_t>(done);
+    return static_cast<float>(done) / static_cast<float>(state.count);
   };
   // In a training step idle threads soon sleep: one that spins away its time slice on a busy machine would keep the
   // next call waiting for milliseconds.
@@ -73,11 +84,18 @@ template <typename Task> void parallelFor(const Context &context, int64_t count,
   parallelRuns(context, count, 1, [&](int64_t index, int64_t, unsigned char *workspace) { task(index, workspace); });
 }
 
-// Calls body(row, workspace) for each row, in tasks of about 16 thousand elements; prepare(workspace) comes first in
-// each task.
+// Rows of a task: about 16 thousand elements or, where more threads would have fewer than two tasks each, down to four
+// thousand. Smaller ones are done before another thread is awake.
+inline int64_t rowsOfTask(int64_t rows, int64_t columns, int64_t threads) {
+  columns = std::max<int64_t>(columns, 1);
+  const int64_t most = std::max<int64_t>(1, 16384 / columns);
+  return rows <= most ? most : std::clamp(rows / (2 * threads), ceilDivide(4096, columns), most);
+}
+
+// Calls body(row, workspace) for each row; prepare(workspace) comes first in each task.
 template <typename Prepare, typename Body>
 void parallelRows(const Context &context, int64_t rows, int64_t columns, const Prepare &prepare, const Body &body) {
-  int64_t taskRows = std::max<int64_t>(1, 16384 / std::max<int64_t>(columns, 1));
+  int64_t taskRows = rowsOfTask(rows, columns, threadsOf(context));
   parallelFor(context, ceilDivide(rows, taskRows), [&](int64_t task, unsigned char *workspace) {
     auto *floats = reinterpret_cast<float *>(workspace);
     prepare(floats);
