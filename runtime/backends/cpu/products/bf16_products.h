@@ -2,7 +2,7 @@
 //
 // Products of matrices with factors in bf16 and sums in f32, by instructions that only some CPUs have. A family gives
 // the pieces that vector/panels-inl.h puts together. The right factor comes in panels: 32 columns of a block of the
-// depth, in which two neighbours of the depth lie beside each other, as all such instructions want them.
+// depth, in which two or four neighbours of the depth lie beside each other, as the instruction wants them.
 #pragma once
 
 #include "runtime/backends/cpu/kernel/instruction_set.h"
@@ -34,8 +34,8 @@ struct Bf16Products {
 
   int64_t wholeUnits(int64_t depth) const { return (depth + depthUnit - 1) / depthUnit * depthUnit; }
 
-  // panel[d / 2][c][d % 2] = w[row + d][column + c], d < count, c < 32, column a multiple of 32. What lies beyond w's
-  // columns is of no use and is never read.
+  // With n neighbours, panel[d / n][c][d % n] = w[row + d][column + c], d < count, c < 32, column a multiple of 32.
+  // What lies beyond w's columns is of no use and is never read.
   void (*expand)(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel);
   // The same of w's transpose: w[row + c][column + d], column a multiple of 32. Rows beyond w's repeat its last one.
   void (*expandTransposed)(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel);
@@ -56,6 +56,7 @@ struct Bf16Products {
   void (*end)();
 
   const FusedProducts *fused = nullptr; // the same with other work between instructions; null: that is no faster
+  int64_t neighbours = 2;               // of the depth, that lie beside each other in a panel: 2 or 4
 };
 
 // Those of an instruction set, or null where it has none or this machine cannot run them.

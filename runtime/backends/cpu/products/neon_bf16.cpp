@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// As avx512_bf16.cpp: weights are expanded 32 elements of a row at a time, and put together in pairs of neighbours.
+// As avx512_bf16.cpp: weights are expanded 32 elements of a row at a time, but put together in four neighbours, of
+// which BFMMLA multiplies those of two rows with those of two columns. That sums the products of each pair as BFDOT
+// does.
 #include "runtime/backends/cpu/products/neon_bf16.h"
 
 #if defined(__aarch64__)
@@ -20,7 +22,7 @@ namespace mebp::cpu::neon {
 
 namespace {
 
-constexpr int64_t width = Bf16Products::panelWidth, tileRows = 6, depthUnit = 8;
+constexpr int64_t width = Bf16Products::panelWidth, tileRows = 6, depthUnit = 4;
 
 // 32 numbers of bf16.
 struct Piece {
@@ -124,61 +126,78 @@ private:
   int64_t column, present, groups = 0, group = 0;
 };
 
-// Pair j of row i goes to out[j * width + i].
-inline void storeTransposed(const Piece (&rows)[4], uint32_t *out) {
-  for (int part = 0; part < 4; ++part, out += 4 * width) {
-    uint32x4_t row[4];
-    for (int i = 0; i < 4; ++i)
-      row[i] = vreinterpretq_u32_u16(rows[i].parts[part]);
-    auto even01 = vreinterpretq_u64_u32(vtrn1q_u32(row[0], row[1])),
-         even23 = vreinterpretq_u64_u32(vtrn1q_u32(row[2], row[3]));
-    auto odd01 = vreinterpretq_u64_u32(vtrn2q_u32(row[0], row[1])),
-         odd23 = vreinterpretq_u64_u32(vtrn2q_u32(row[2], row[3]));
-    vst1q_u32(out, vreinterpretq_u32_u64(vtrn1q_u64(even01, even23)));
-    vst1q_u32(out + width, vreinterpretq_u32_u64(vtrn1q_u64(odd01, odd23)));
-    vst1q_u32(out + 2 * width, vreinterpretq_u32_u64(vtrn2q_u64(even01, even23)));
-    vst1q_u32(out + 3 * width, vreinterpretq_u32_u64(vtrn2q_u64(odd01, odd23)));
+// Four neighbours j of row i go to out[j * width + i], i < 2.
+inline void storeTransposed(const Piece (&rows)[2], uint64_t *out) {
+  for (int part = 0; part < 4; ++part, out += 2 * width) {
+    const auto first = vreinterpretq_u64_u16(rows[0].parts[part]), second = vreinterpretq_u64_u16(rows[1].parts[part]);
+    vst1q_u64(out, vzip1q_u64(first, second));
+    vst1q_u64(out + width, vzip2q_u64(first, second));
   }
+}
+
+inline float32x4_t lower(float32x4_t first, float32x4_t second) {
+  return vreinterpretq_f32_u64(vzip1q_u64(vreinterpretq_u64_f32(first), vreinterpretq_u64_f32(second)));
+}
+inline float32x4_t upper(float32x4_t first, float32x4_t second) {
+  return vreinterpretq_f32_u64(vzip2q_u64(vreinterpretq_u64_f32(first), vreinterpretq_u64_f32(second)));
+}
+
+// Sums of two rows and two columns for each of `Pairs` of rows and eight of columns.
+template <int Pairs> using Sums = float32x4_t[Pairs][8];
+
+template <int Rows> inline void loadSums(const float *from, int64_t stride, Sums<(Rows + 1) / 2> &sums) {
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; r += 2)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const float32x4_t first = vld1q_f32(from + r * stride + 4 * v);
+      const float32x4_t second = r + 1 < Rows ? vld1q_f32(from + (r + 1) * stride + 4 * v) : vdupq_n_f32(0);
+      sums[r / 2][2 * v] = lower(first, second), sums[r / 2][2 * v + 1] = upper(first, second);
+    }
+}
+template <int Rows> inline void storeSums(const Sums<(Rows + 1) / 2> &sums, float *to, int64_t stride) {
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const float32x4_t first = sums[r / 2][2 * v], second = sums[r / 2][2 * v + 1];
+      vst1q_f32(to + r * stride + 4 * v, r % 2 ? upper(first, second) : lower(first, second));
+    }
 }
 
 inline bfloat16x8_t load(const uint16_t *from) { return vreinterpretq_bf16_u16(vld1q_u16(from)); }
 
-// One of four pairs of the depth, for half of the columns.
-template <int pair, int Rows>
-inline void multiplyPair(const bfloat16x8_t (&left)[Rows], const uint16_t *panel, float32x4_t (&sums)[Rows][4]) {
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) {
-    bfloat16x8_t right = load(panel + 2 * pair * width + 8 * v);
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r)
-      sums[r][v] = vbfdotq_laneq_f32(sums[r][v], right, left[r], pair);
+// Four neighbours of the depth, for half of the columns.
+template <int Pairs>
+inline void multiplyFour(const uint64x2_t (&left)[Pairs], const uint16_t *panel, Sums<Pairs> &sums) {
+#pragma GCC unroll 8
+  for (int v = 0; v < 8; ++v) {
+    asm volatile("" ::: "memory"); // else more vectors are loaded than the sums leave registers for
+    const bfloat16x8_t right = load(panel + 8 * v);
+#pragma GCC unroll 3
+    for (int p = 0; p < Pairs; ++p)
+      sums[p][v] = vbfmmlaq_f32(sums[p][v], vreinterpretq_bf16_u64(left[p]), right);
   }
 }
 
 template <int Rows>
 __attribute__((noinline)) void multiplyRows(int64_t depth, const uint16_t *left, int64_t leftStride,
                                             const uint16_t *panel, float *out, int64_t outStride, bool adds) {
-  float32x4_t sums[Rows][4];
-#pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v)
-      sums[r][v] = adds ? vld1q_f32(out + r * outStride + 4 * v) : vdupq_n_f32(0);
+  constexpr int pairs = (Rows + 1) / 2;
+  Sums<pairs> sums = {};
+  if (adds)
+    loadSums<Rows>(out, outStride, sums);
   for (int64_t d = 0; d < depth; d += depthUnit, panel += depthUnit * width) {
-    bfloat16x8_t values[Rows];
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r)
-      values[r] = load(left + r * leftStride + d);
-    multiplyPair<0>(values, panel, sums);
-    multiplyPair<1>(values, panel, sums);
-    multiplyPair<2>(values, panel, sums);
-    multiplyPair<3>(values, panel, sums);
+    uint64x2_t values[pairs];
+#pragma GCC unroll 3
+    for (int p = 0; p < pairs; ++p) {
+      const uint16_t *from = left + 2 * p * leftStride + d;
+      const uint64x1_t even = vreinterpret_u64_u16(vld1_u16(from));
+      values[p] = vcombine_u64(even, 2 * p + 1 < Rows ? vreinterpret_u64_u16(vld1_u16(from + leftStride)) : even);
+    }
+    multiplyFour(values, panel, sums);
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v)
-      vst1q_f32(out + r * outStride + 4 * v, sums[r][v]);
+  storeSums<Rows>(sums, out, outStride);
 }
 
 template <int Rows = tileRows>
@@ -188,18 +207,20 @@ void multiply(int64_t rows, int64_t depth, const uint16_t *left, int64_t leftStr
     if (rows < Rows)
       return multiply<Rows - 1>(rows, depth, left, leftStride, panel, sums, sumsStride, adds);
   for (int64_t half = 0; half < width; half += width / 2)
-    multiplyRows<Rows>(depth, left, leftStride, panel + 2 * half, sums + half, sumsStride, adds);
+    multiplyRows<Rows>(depth, left, leftStride, panel + depthUnit * half, sums + half, sumsStride, adds);
 }
 
 void nothing() {}
 
 void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_t *panel) {
   const Rows rows(w, column);
-  for (int64_t d = 0, end = (count + depthUnit - 1) / depthUnit * depthUnit; d < end; d += 2, panel += 2 * width) {
-    const Piece even = d < count ? rows(row + d) : Piece(), odd = d + 1 < count ? rows(row + d + 1) : Piece();
+  for (int64_t d = 0; d < count; d += depthUnit, panel += depthUnit * width) {
+    Piece pieces[depthUnit];
+    for (int64_t i = 0; i < std::min(depthUnit, count - d); ++i)
+      pieces[i] = rows(row + d + i);
     for (int i = 0; i < 4; ++i) {
-      const uint16x8x2_t pairs = {{even.parts[i], odd.parts[i]}};
-      vst2q_u16(panel + 16 * i, pairs);
+      const uint16x8x4_t four = {{pieces[0].parts[i], pieces[1].parts[i], pieces[2].parts[i], pieces[3].parts[i]}};
+      vst4q_u16(panel + 32 * i, four);
     }
   }
 }
@@ -207,11 +228,9 @@ void expand(const Tensor &w, int64_t row, int64_t count, int64_t column, uint16_
 void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, uint16_t *panel) {
   for (int64_t d = 0; d < count; d += width, panel += width * width) {
     const Rows rows(w, column + d);
-    for (int64_t c = 0; c < width; c += 4) {
-      Piece block[4];
-      for (int64_t i = 0; i < 4; ++i)
-        block[i] = rows(std::min(row + c + i, w.rows - 1));
-      storeTransposed(block, reinterpret_cast<uint32_t *>(panel) + c);
+    for (int64_t c = 0; c < width; c += 2) {
+      const Piece two[2] = {rows(std::min(row + c, w.rows - 1)), rows(std::min(row + c + 1, w.rows - 1))};
+      storeTransposed(two, reinterpret_cast<uint64_t *>(panel) + c);
     }
   }
 }
@@ -231,8 +250,8 @@ void round(const float *from, int64_t count, uint16_t *to) {
 
 } // namespace
 
-const Bf16Products products = {tileRows,         512,   512,        depthUnit, false,   expand,
-                               expandTransposed, round, multiply<>, nullptr,   nothing, nothing};
+const Bf16Products products = {tileRows, 512,        512,     depthUnit, false,   expand,  expandTransposed,
+                               round,    multiply<>, nullptr, nothing,   nothing, nullptr, depthUnit};
 
 } // namespace mebp::cpu::neon
 

@@ -20,8 +20,8 @@ class Bf16Attention {
 public:
   struct Vectors {
     int64_t dim, padded;  // of a head
-    uint16_t *transposed; // panels whose depth is a head, of all lanes: [padded / 2, lanes, 2]
-    uint16_t *straight;   // a panel for each 32 columns of a head, whose depth is the lanes: [lanes / 2, 32, 2]
+    uint16_t *transposed; // panels whose depth is a head, of all lanes
+    uint16_t *straight;   // a panel for each 32 columns of a head, whose depth is the lanes
   };
 
   Bf16Attention(const AttentionShape &shape, const Context &context) : products(*context.bf16), shape(shape) {}
@@ -29,8 +29,8 @@ public:
     const int64_t padded = paddedDim(shape.widest());
     gathered = cutter.take<uint16_t>(panelWidth * padded);
     room = cutter.take<uint16_t>(products.tileRows * padded);
-    pairs = cutter.take<uint16_t>(keyTile * panelWidth);
-    rounded = cutter.take<uint16_t>(keyTile * panelWidth);
+    neighbours = cutter.take<uint16_t>(keyTile * panelWidth);
+    rounded = cutter.take<uint16_t>(panelWidth * weightStride());
     panel = cutter.take<uint16_t>(keyTile * panelWidth);
     if (room)
       products.begin();
@@ -84,7 +84,7 @@ public:
     transposeWeights(weights, count);
     for (int64_t c = 0; c < dim; c += panelWidth) {
       products.expand(head, tile.rowOfPosition(position), count, c, panel);
-      multiplyAdd(panelWidth, products.wholeUnits(count), rounded, keyTile, panel, sums + c, paddedDim(dim));
+      multiplyAdd(panelWidth, products.wholeUnits(count), rounded, weightStride(), panel, sums + c, paddedDim(dim));
     }
   }
   void scatter(const QueryTile &tile, const float *sums, const float *factors, const Tensor &tensor) const {
@@ -108,13 +108,17 @@ private:
     tensor.storage = Storage::BF16;
     return tensor;
   }
-  // rounded[lanes, keyTile] = the transpose of weights[keys, lanes]: in pairs of keys first, then pair by pair.
+  // As many keys as 32 numbers of each of a panel's neighbours are: keyTile of pairs.
+  int64_t weightStride() const { return products.neighbours * panelWidth; }
+  // rounded[lanes, weightStride] = the transpose of weights[keys, lanes]: in a panel's neighbours first, then these as
+  // they are. What is beyond the keys is of no use.
   void transposeWeights(const float *weights, int64_t keys) const {
     Tensor straight;
     straight.data = const_cast<float *>(weights), straight.rows = keys;
     straight.columns = straight.stride = panelWidth;
-    products.expand(straight, 0, keys, 0, pairs);
-    products.expandTransposed(matrix(pairs, products.wholeUnits(keys) / 2, keyTile, keyTile), 0, 0, keyTile, rounded);
+    products.expand(straight, 0, keys, 0, neighbours);
+    const int64_t rows = products.wholeUnits(keys) / products.neighbours, width = weightStride();
+    products.expandTransposed(matrix(neighbours, rows, width, width), 0, 0, width, rounded);
   }
 
   // out[rows, 32] += left[rows, depth] panel[depth, 32].
@@ -130,7 +134,7 @@ private:
   const AttentionShape &shape;
   uint16_t *gathered = nullptr; // a tile's vectors as they lie: [lanes, padded]
   uint16_t *room = nullptr;     // for rows of keys that cannot be taken where they lie
-  uint16_t *pairs = nullptr, *rounded = nullptr;
+  uint16_t *neighbours = nullptr, *rounded = nullptr;
   uint16_t *panel = nullptr;
 };
 

@@ -14,6 +14,10 @@
 
 #include "runtime/backends/cpu/vector/panels-inl.h"
 
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
+#include "runtime/backends/cpu/vector/codes_neon-inl.h"
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
@@ -84,8 +88,8 @@ inline FloatVector widenHalves(const uint16_t *halves, int64_t count) {
 template <int Rows, int Width, bool fourBits>
 HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, const ThinWorkspace &thin, float *tile) {
   const FloatTag d;
-  const hn::RebindToSigned<FloatTag> integers;
-  const hn::Rebind<uint8_t, FloatTag> bytes;
+  [[maybe_unused]] const hn::RebindToSigned<FloatTag> integers;
+  [[maybe_unused]] const hn::Rebind<uint8_t, FloatTag> bytes;
   constexpr int64_t half = panelWidth / 2;
   const uint8_t *codes[Width];
   FloatVector sums[Width][Rows];
@@ -117,14 +121,22 @@ HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, cons
     for (int64_t end = (g + 1) * group; x < thin.x + end; x += panelWidth) {
 #pragma GCC unroll 4
       for (int w = 0; w < Width; ++w) {
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
+        float32x4_t widened[2][4];
+        widenCodes<fourBits>(codes[w], widened[0], widened[1]);
+#endif
 #pragma GCC unroll 4
         for (int64_t i = 0; i < half; i += lanes) {
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
+          const FloatVector first(widened[0][i / lanes]), second(widened[1][i / lanes]);
+#else
           auto low = hn::PromoteTo(integers, hn::LoadU(bytes, codes[w] + i));
           auto high =
               fourBits ? hn::ShiftRight<4>(low) : hn::PromoteTo(integers, hn::LoadU(bytes, codes[w] + half + i));
           if (fourBits)
             low = hn::And(low, hn::Set(integers, 15));
           const FloatVector first = hn::ConvertTo(d, low), second = hn::ConvertTo(d, high);
+#endif
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r) {
             const float *from = x + r * thin.depth + i;
@@ -157,7 +169,11 @@ void multiplyCodeRows(int64_t rows, const Tensor &w, int64_t column, int64_t wid
     if (rows < Rows)
       return multiplyCodeRows<Rows - 1>(rows, w, column, width, thin, tile);
   const GroupedColumns columns(w, 0);
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64 // where the codes of a row take eight of 32 registers
+  constexpr int atOnce = ThinWorkspace::thinWidth / (Rows == 3 ? 2 : Rows);
+#else
   constexpr int atOnce = Rows <= 2 ? ThinWorkspace::thinWidth : 2;
+#endif
   auto multiply = [&](auto fourBits) HWY_ATTR {
     int64_t c = 0;
     for (; c + atOnce <= width; c += atOnce)

@@ -11,6 +11,10 @@
 
 #include "runtime/backends/cpu/vector/simd-inl.h"
 
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
+#include "runtime/backends/cpu/vector/tile_neon-inl.h"
+#endif
+
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -36,7 +40,7 @@ template <typename Body> HWY_INLINE void forEachTile(int64_t rows, int64_t most,
     body(firstOf(tile), std::min(firstOf(tile + 1), rows) - firstOf(tile));
 }
 
-// Element (r, k) is data[r * rowStride + k * depthStride].
+// Element (r, k) is data[r * rowStride + k * depthStride]; one of the strides is 1.
 struct LeftOperand {
   const float *data;
   int64_t rowStride;
@@ -99,6 +103,14 @@ constexpr int64_t chain = 32;
 template <int Rows, int Vectors>
 HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float *HWY_RESTRICT panel,
                                     int64_t panelStride, float *HWY_RESTRICT out, int64_t outStride, bool accumulate) {
+#if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
+  if (left.depthStride == 1)
+    multiplyLanes<false, Rows, Vectors, chain>(depth, left.data, left.rowStride, panel, panelStride, out, outStride,
+                                               accumulate);
+  else
+    multiplyLanes<true, Rows, Vectors, chain>(depth, left.data, left.depthStride, panel, panelStride, out, outStride,
+                                              accumulate);
+#else
   const FloatTag d;
   const float *left0 = left.data;
   // Three rows share a pointer, so that the addresses of twelve fit the general registers.
@@ -141,6 +153,7 @@ HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float
     accumulate = true;
     depth -= chain;
   } while (depth > 0);
+#endif
 }
 
 template <int Rows>
@@ -152,6 +165,8 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
   for (int64_t column = 0; column < columns; column += tileVectors * lanes) {
     if (columns - column <= lanes)
       multiplyRegisters<Rows, 1>(depth, left, panel + column, panelStride, out + column, outStride, accumulate);
+    else if (tileVectors > 2 && columns - column <= 2 * lanes) // LoRA's rank of 8
+      multiplyRegisters<Rows, 2>(depth, left, panel + column, panelStride, out + column, outStride, accumulate);
     else
       multiplyRegisters<Rows, tileVectors>(depth, left, panel + column, panelStride, out + column, outStride,
                                            accumulate);
