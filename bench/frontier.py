@@ -11,13 +11,14 @@ bf16, int4 weights here, LoRA r=8 on all linear layers, batch 1, SGD here and Ad
 hundredth of a step. Rates are calibrated first. The points are of `mebpc --frontier`, equally far from each other
 along the curve, and the plan without a budget is one of them. Each contender is a process that loads once and then
 makes its steps in turn with the others. A plan's peak is measured in a process of its own, mebp-run, PEFT's in its
-contender.
+contender. Where torch has no instructions for bf16, it takes part in f32.
 --compiled adds torch.compile with half of the activations kept (activation_memory_budget), which takes minutes to load.
 --earlier adds the plan without a budget of another build of mebp, such as an earlier commit's build/bin.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,9 +32,9 @@ from parts.frontier.report import TABLES, say_worst
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.process_memory import AnonymousPeak
 from parts.runs import command, last_step
-from parts.speed.cell import PEFT, Run, Turn, say, steps, take_turns
+from parts.speed.cell import Run, Turn, peft_settings, say, steps, take_turns
 from parts.speed.contender import contender
-from parts.speed.machine import available_cores, read_cpu
+from parts.speed.machine import available_cores, describe, multiplies_bf16, read_cpu
 from parts.speed.models import MODELS, Model, prepare
 
 import mebp
@@ -98,7 +99,7 @@ def earlier_build(model: Model, tokens: int, tools: Path, threads: int, folder: 
 
 def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates: Path, folder: Path) -> dict:
     points = list_points(model, tokens, arguments, rates, folder)
-    ways = PEFT | (COMPILED if arguments.compiled else {})
+    ways = peft_settings(multiplies_bf16(describe())) | (COMPILED if arguments.compiled else {})
     with ExitStack() as stack:
         turns = {}
         for number, point in enumerate(points):
@@ -125,7 +126,8 @@ def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates
 
 
 def measure_all(arguments: argparse.Namespace) -> dict:
-    results = {"cpu": read_cpu()[0], "threads": arguments.threads, "cells": []}
+    held = os.environ.get("MEBP_KERNELS")
+    results = {"cpu": ", ".join(filter(None, [read_cpu()[0], held])), "threads": arguments.threads, "cells": []}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
         rates = arguments.rates or Path(scratch) / "rates.json"
         if not rates.exists():

@@ -8,7 +8,8 @@
     .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE ...] [--plot PICTURE]
 
 bf16, int4 weights here, LoRA r=8 on all linear layers, AdamW, batch 1. Each contender is a process that loads once and
-then makes its steps in turn with the others. MEBP_KERNELS and ONEDNN_MAX_CPU_ISA hold both sides to fewer instructions.
+then makes its steps in turn with the others. MEBP_KERNELS and ONEDNN_MAX_CPU_ISA hold both sides to fewer instructions,
+with ATEN_CPU_CAPABILITY and MKL_ENABLE_INSTRUCTIONS where torch has no bf16 then and takes part in f32.
 With --device a step there is compared with mlx-lm's LoRA (pip install mlx-lm) and with PEFT on the device that torch
 has here, with the memory of each; what is not installed is left out, in a line.
 The part `rates` needs the programs peak and kernel_bench: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build.
@@ -24,7 +25,7 @@ from parts.folders import there
 from parts.pages import find_page, merge_tables, read_between_marks, write_between_marks
 from parts.shapes import LENGTHS
 from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, say
-from parts.speed.machine import available_cores, describe
+from parts.speed.machine import available_cores, describe, multiplies_bf16
 from parts.speed.models import DEVICE_MODELS, MODELS, prepare
 from parts.speed.on_device import describe as describe_device
 from parts.speed.on_device import measure_on_device, missing
@@ -66,8 +67,9 @@ def show(results: dict) -> None:
 
 def measure_all(arguments: argparse.Namespace) -> dict:
     """Everything is written again after each model and length: a whole run takes long, and may be stopped."""
-    run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds)
     results = {"device": describe_device(arguments.device)} if arguments.device else {"machine": describe()}
+    has_bf16 = multiplies_bf16(results["machine"]) if "machine" in results else True
+    run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds, has_bf16)
     results["cells"] = []
     for line in missing(results["device"]) if arguments.device else ():
         say(line)

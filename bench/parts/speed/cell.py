@@ -33,6 +33,8 @@ PEFT = {
     "PEFT, no autocast": ["no-autocast"],
     "PEFT, checkpointing, no autocast": ["checkpointing", "no-autocast"],
 }
+CHECKPOINTING_F32 = "PEFT in f32, checkpointing"
+PEFT_F32 = {"PEFT in f32": ["f32"], CHECKPOINTING_F32: ["f32", "checkpointing"]}
 MATMUL, LINEARS, PEAKS = "torch, matmul", "mebp, linear kernels", "registers alone"
 LEAST_ROUNDS = 2
 Turn = Callable[[], dict]
@@ -46,6 +48,12 @@ class Run:
     threads: int
     rounds: int
     seconds: float
+    has_bf16: bool = True  # torch has instructions for it; without them PEFT's steps in bf16 take minutes
+
+
+def peft_settings(has_bf16: bool) -> dict[str, list[str]]:
+    """What PEFT is measured with, with the options of torch_steps."""
+    return PEFT if has_bf16 else PEFT_F32
 
 
 def shapes(config: dict) -> dict[str, list[str]]:
@@ -104,9 +112,12 @@ def loaded_once(model: Model, bundle: Path, tokens: int, run: Run, traces: dict[
 
     found = {MEBP: mebp("adamw")}
     if "peft" in run.parts:
-        found |= {name: torch("peft", model.weights, tokens, *options) for name, options in PEFT.items()}
+        settings = peft_settings(run.has_bf16)
+        found |= {name: torch("peft", model.weights, tokens, *options) for name, options in settings.items()}
     if "mezo" in run.parts:
-        found |= {MEZO: mebp("mezo"), FORWARD: mebp("forward"), TORCH_MEZO: torch("mezo", model.weights, tokens)}
+        precision = [] if run.has_bf16 else ["f32"]
+        of_torch = torch("mezo", model.weights, tokens, *precision)
+        found |= {MEZO: mebp("mezo"), FORWARD: mebp("forward"), TORCH_MEZO: of_torch}
     if "kernels" in run.parts:
         found |= {TRACED: mebp("adamw", traces[TRACED]), ONE_THREAD: mebp("adamw", traces[ONE_THREAD], threads=1)}
     if "rates" in run.parts:

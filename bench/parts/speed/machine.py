@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "bf16", "sve")
-LIMITS = ("MEBP_KERNELS", "ONEDNN_MAX_CPU_ISA")  # which hold this project, and torch, to fewer instructions
+# Which hold this project, and torch, to fewer instructions.
+LIMITS = ("MEBP_KERNELS", "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 ONEDNN = "import torch; left = torch.ones(64, 64, dtype=torch.bfloat16); left @ left"
 
 
@@ -37,6 +38,11 @@ def parse_onednn(text: str) -> str:
     """The instruction set that oneDNN says it uses when ONEDNN_VERBOSE is 1: nothing where torch does without it."""
     found = re.search(r"cpu,isa:([^\n]*)", text)
     return found[1].strip() if found else "nothing for bf16"
+
+
+def multiplies_bf16(machine: dict) -> bool:
+    """Whether torch has instructions for it on this machine, as it is held."""
+    return "bfloat16" in machine["onednn"] or "AMX" in machine["onednn"] or "bf16" in machine["flags"]
 
 
 def describe() -> dict:

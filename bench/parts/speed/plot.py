@@ -5,9 +5,10 @@ from pathlib import Path
 
 from parts import row_chart
 from parts.pages import cells
-from parts.speed.cell import FORWARD, MEBP, MEZO, PEFT, TORCH_MEZO
+from parts.speed.cell import FORWARD, MEBP, MEZO, PEFT, PEFT_F32, TORCH_MEZO
 
 PLAIN, CHECKPOINTING, NO_AUTOCAST, BOTH = PEFT
+PLAIN_F32, CHECKPOINTING_F32 = PEFT_F32
 LOOKS = {
     MEBP: ("#0b6e99", "o"),
     MEZO: ("#0b6e99", "D"),
@@ -16,6 +17,8 @@ LOOKS = {
     CHECKPOINTING: ("#6b6b6b", "s"),
     NO_AUTOCAST: ("#b0a000", "o"),
     BOTH: ("#b0a000", "s"),
+    PLAIN_F32: ("#7b4fa3", "o"),
+    CHECKPOINTING_F32: ("#7b4fa3", "s"),
     TORCH_MEZO: ("#c2571a", "D"),
 }
 

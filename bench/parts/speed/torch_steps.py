@@ -2,7 +2,7 @@
 """torch's side of bench/speed.py: a process that makes a step whenever it is told to, in bf16 unless it says f32.
 
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [OPTION ...]
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS [f32]
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu matmul TOKENS INPUTSxOUTPUTS ...
 
 FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
@@ -77,9 +77,9 @@ def peft(device: str, folder: str, tokens: str, *options: str) -> Step:
     return step
 
 
-def mezo(_: str, folder: str, tokens: str) -> Step:
+def mezo(_: str, folder: str, tokens: str, *options: str) -> Step:
     """Two forwards along a direction that is drawn again from its seed instead of being kept."""
-    model = load(folder, [])
+    model = load(folder, options)
     trainables = [parameter for parameter in model.parameters() if parameter.requires_grad]
     seeds = iter(range(1 << 30))
 

@@ -96,6 +96,27 @@ TEST(ThreadPool, WaitsForThreadsThatAreInside) {
 }
 
 // One that keeps its task for long, as one does whose core another process has, is soon not asked; and is asked again.
+TEST(ThreadPool, SharesAreAsLargeAsThreadsAreFast) {
+  Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  const int64_t equal = threads.pool.weightOf(0);
+  EXPECT_EQ(threads.pool.weightOf(1), equal);
+  int slowdown = 6;
+  auto callUntil = [&](auto condition) {
+    for (const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+         !condition() && std::chrono::steady_clock::now() < last;)
+      parallelFor(threads.context, 40, [&](int64_t, unsigned char *) {
+        const int times = std::this_thread::get_id() == caller ? 1 : slowdown;
+        std::this_thread::sleep_for(std::chrono::microseconds(200 * times));
+      });
+    return condition();
+  };
+  EXPECT_TRUE(callUntil([&] { return threads.pool.weightOf(1) <= equal / 2; }));
+  slowdown = 1;
+  EXPECT_TRUE(callUntil([&] { return threads.pool.weightOf(1) >= equal * 3 / 4; }));
+  EXPECT_EQ(threads.pool.weightOf(0), equal);
+}
+
 TEST(ThreadPool, WorksAloneWhileOthersKeepItWaiting) {
   Threads threads(2);
   const auto caller = std::this_thread::get_id();

@@ -41,6 +41,9 @@ static constexpr auto judged = std::chrono::milliseconds(10), longestPause = std
 static constexpr std::chrono::duration<float> learned{0.1f};
 static constexpr float slowest = 1.0f / 8, fastest = 8;
 
+// Of a weight: in eighths, so that shares stay the same while speeds hardly change.
+static constexpr int64_t whole = 8;
+
 // Systems that do not count for a thread have zeros.
 Helpfulness::Counted Helpfulness::Counted::now() {
   Counted found;
@@ -83,6 +86,7 @@ ThreadPool::ThreadPool(uint32_t threads) {
   members.resize(threads > 1 ? threads - 1 : 0); // stays where it is from here on
   turns.resize(members.size() + 1);
   speeds.assign(members.size() + 1, 1);
+  weights.assign(members.size() + 1, whole);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstacksize(&attributes, stackBytes);
@@ -191,19 +195,8 @@ void ThreadPool::learn() {
     const float found = std::clamp(turn.part / turn.busy.count() * own.busy.count() / own.part, slowest, fastest);
     const float weight = std::min(own.busy.count() / learned.count(), 1.0f);
     speeds[thread] += weight * (found - speeds[thread]);
+    weights[thread] = std::lround(speeds[thread] * whole);
   }
-}
-
-int64_t ThreadPool::endOfShare(size_t thread, size_t threads, int64_t count) const {
-  // In eighths, so that shares stay the same while speeds hardly change.
-  constexpr int64_t whole = 8;
-  int64_t before = 0, all = 0;
-  for (size_t other = 0; other < threads; ++other) {
-    const auto parts = static_cast<int64_t>(std::lround(speeds[other] * whole));
-    all += parts;
-    before += other <= thread ? parts : 0;
-  }
-  return count * before / all;
 }
 
 // For all that are inside.

@@ -54,9 +54,8 @@ public:
 
   uint32_t threads() const { return static_cast<uint32_t>(members.size()) + 1; }
 
-  // Where the share of a thread ends if `count` equal parts are dealt to so many: each is as large as the thread was
-  // fast beside the caller in the calls before, for cores may differ.
-  int64_t endOfShare(size_t thread, size_t threads, int64_t count) const;
+  // How large a thread's share should be beside the others': as it was fast in the calls before, for cores may differ.
+  int64_t weightOf(size_t thread) const { return weights[thread]; }
 
   // Calls work(argument, 0) here and, on other threads, work(argument, i) with 0 < i < threads(), `wanted` in all where
   // there are as many. It returns which part of the whole it did, and has to do all there is to do where nobody else
@@ -90,7 +89,8 @@ private:
 
   std::vector<Member> members;
   std::vector<Turn> turns;
-  std::vector<float> speeds; // of each thread, the caller's being 1
+  std::vector<float> speeds; // the caller's is 1
+  std::vector<int64_t> weights;
   Helpfulness others;
   Work work = nullptr;
   void *argument = nullptr;

@@ -57,9 +57,13 @@ template <typename Task> void parallelRuns(const Context &context, int64_t count
     return;
   }
   Shared shared{task, context.workspace, context.times, count, most, workers, {}, {}};
-  for (int64_t worker = 0, first = 0; worker < workers; first = shared.ends[worker++]) {
-    shared.next[worker].store(first, std::memory_order_relaxed);
-    shared.ends[worker] = context.pool->endOfShare(static_cast<size_t>(worker), static_cast<size_t>(workers), count);
+  int64_t weights = 0, before = 0;
+  for (int64_t worker = 0; worker < workers; ++worker)
+    weights += context.pool->weightOf(static_cast<size_t>(worker));
+  for (int64_t worker = 0; worker < workers; ++worker) {
+    shared.next[worker].store(count * before / weights, std::memory_order_relaxed);
+    before += context.pool->weightOf(static_cast<size_t>(worker));
+    shared.ends[worker] = count * before / weights;
   }
   auto work = [](void *argument, size_t self) {
     auto &state = *static_cast<Shared *>(argument);
