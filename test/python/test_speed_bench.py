@@ -23,14 +23,16 @@ from parts.speed.cell import (
     OPENING,
     PEAKS,
     PEFT,
+    PEFT_F32,
     TRACED,
     Run,
+    peft_settings,
     shapes,
     take_turns,
 )
 from parts.speed.claims import Claim, Spread, claims
 from parts.speed.contender import contender
-from parts.speed.machine import parse_cpu, parse_onednn
+from parts.speed.machine import multiplies_bf16, parse_cpu, parse_onednn
 from parts.speed.models import Model
 from parts.speed.on_device import MLX_LM, contenders, missing
 from parts.speed.on_device import describe as describe_device
@@ -139,17 +141,27 @@ def test_a_claim_needs_its_contenders():
     assert [claim.text for claim in claims(CELL | {"answers": only}, MACHINE)] == ["step / MeZO step"]
 
 
+@pytest.mark.parametrize(("settings", "wanted"), [(PEFT, ">= 2"), (PEFT_F32, ">= 1.1")])
+def test_what_is_wanted_beside_peft_depends_on_its_precision(settings, wanted):
+    others = {name: found for name, found in CELL["answers"].items() if name not in PEFT}
+    found = claims(CELL | {"answers": others | {name: answers(5.0, 8.0, 6.0) for name in settings}}, MACHINE)
+    bounds = {claim.text: claim.bound for claim in found}
+    assert bounds["PEFT's fastest setting / mebp"] == wanted
+    assert bounds["PEFT with checkpointing / mebp"] == ""
+
+
 @pytest.mark.parametrize(
-    ("onednn", "tokens", "bounds"),
+    ("onednn", "flags", "settings"),
     [
-        ("AVX-512 and Intel AMX with bfloat16", 256, [">= 3.5", ">= 2.5"]),
-        ("AVX-512 and Intel AMX with bfloat16", 1024, [">= 4", ">= 2.5"]),
-        ("AVX-512", 1024, [">= 2", ">= 2"]),
+        ("Intel AVX-512 with Intel DL Boost and bfloat16 support", ["avx512_bf16"], PEFT),
+        ("AVX-512 and Intel AMX with bfloat16", ["amx_bf16"], PEFT),
+        ("nothing for bf16", ["bf16"], PEFT),  # AArch64's own
+        ("nothing for bf16", ["avx2", "avx512_bf16"], PEFT_F32),  # held to AVX2
+        ("Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions", ["avx512f"], PEFT_F32),
     ],
 )
-def test_what_is_wanted_depends_on_the_instructions(onednn, tokens, bounds):
-    found = claims(CELL | {"tokens": tokens}, MACHINE | {"onednn": onednn})
-    assert [claim.bound for claim in found if claim.text.startswith("PEFT")] == bounds
+def test_peft_is_in_f32_where_torch_has_no_instructions_for_bf16(onednn, flags, settings):
+    assert peft_settings(multiplies_bf16({"onednn": onednn, "flags": flags})) == settings
 
 
 def test_tables_have_a_cell_for_each_column():
@@ -164,10 +176,10 @@ def test_tables_have_a_cell_for_each_column():
         "| A CPU, avx512 | bf16 dots | 2 | 60 |",
     ]
     assert tables["claims"][2] == (
-        "| A CPU, avx512 | a model | 1,024 | PEFT with checkpointing / mebp | >= 2 | 5.00 | 4.00 to 6.00 |"
+        "| A CPU, avx512 | a model | 1,024 | PEFT with checkpointing / mebp |  | 5.00 | 4.00 to 6.00 |"
     )
     assert tables["summary"][2:] == [
-        "| A CPU, avx512 | a model | 1,024 | 5.00 (>= 2) | 4.00 (>= 2) | 20.00 | 1.00 (<= 1.6) |"
+        "| A CPU, avx512 | a model | 1,024 | 5.00 | 4.00 (>= 2) | 20.00 | 1.00 (<= 1.6) |"
     ]
     assert tables["steps"][3] == "| A CPU, avx512 | a model | 1,024 | PEFT | 6.000 | 171 | 5.00 | 4.00 to 6.00 | 900 |"
     assert tables["rates"][2:] == [
@@ -184,7 +196,7 @@ def test_tables_have_a_cell_for_each_column():
 def test_the_summary_marks_what_is_missed():
     slower = {MEBP: answers(3.0, 3.0, 3.0, peak=60_000_000)}
     [row] = TABLES["summary"][0]({"machine": MACHINE, "cells": [CELL | {"answers": CELL["answers"] | slower}]})[2:]
-    assert row == "| A CPU, avx512 | a model | 1,024 | 2.00 (>= 2) | **1.33** (>= 2) | 20.00 | **3.00** (<= 1.6) |"
+    assert row == "| A CPU, avx512 | a model | 1,024 | 2.00 | **1.33** (>= 2) | 20.00 | **3.00** (<= 1.6) |"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def parse_onednn(text: str) -> str:
 
 def multiplies_bf16(machine: dict) -> bool:
     """Whether torch has instructions for it on this machine, as it is held."""
-    return "bfloat16" in machine["onednn"] or "AMX" in machine["onednn"] or "bf16" in machine["flags"]
+    return "bfloat16" in machine["onednn"] or "bf16" in machine["flags"]
 
 
 def describe() -> dict:
