@@ -4,11 +4,14 @@
     .venv/bin/python bench/generation.py text [--prompts 20] [--new 64]
     .venv/bin/python bench/generation.py speed NAME.mebp MODEL.gguf ... --llama FOLDER [--rounds 5] [--threads 2]
         [--markdown docs/generation.md]
+    .venv/bin/python bench/generation.py memory NAME.mebp ... [--rounds 5] [--threads 2] [--markdown docs/generation.md]
 
 `text` compiles SmolLM2 in f32 and compares greedy answers with transformers on the same dequantised weights; it ends
 with status 1 where one differs. `speed` takes the folder of a llama.cpp whose bench.py prints lines such as
 "smollm2-q4_0 zen4 t2 pp256: 989.0 tok/s" (its own virtual environment in LLAMA_BENCH). Each has its turn in a round,
-and only speeds of one round make a ratio. The bundle has an adapter, which is computed, too.
+and only speeds of one round make a ratio. The bundle has an adapter, which is computed, too. `memory` shows how near
+decoding comes to the rate at which memory is read, and its speed while another process keeps a core busy. It needs the
+program memory_rate: cmake -B build -DMEBP_BUILD_BENCH=ON && cmake --build build.
 """
 
 import argparse
@@ -22,6 +25,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from parts.decoding_rate import HEADER as MEMORY_HEADER
+from parts.decoding_rate import KEYS as MEMORY_KEYS
+from parts.decoding_rate import measure_decoding
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.questions import QUESTIONS
 from parts.speed.machine import read_cpu
@@ -34,7 +40,7 @@ FIGURES = {
     **{f"pp{length}": f"prompt of {length}" for length in PROMPTS},
     "tg": f"{NEW} new tokens after {DEPTH}",
 }
-MARK = "bench/generation.py"
+MARK, MEMORY_MARK = "bench/generation.py", "bench/generation.py: memory"
 HEADER = [
     "| machine, kernels | model | llama.cpp's file | threads | tokens | mebp, a second | llama.cpp | ratio | range |",
     "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
@@ -126,11 +132,21 @@ def compare_speed(arguments: argparse.Namespace) -> int:
             speeds = [spread([run[figure] for run in side], 0 if figure != "tg" else 1)[0] for side in (mine, runs)]
             cells = [machine, arguments.bundle.stem, Path(model).stem, str(arguments.threads), name, *speeds, *ratio]
             rows.append(f"| {' | '.join(cells)} |")
-    print("\n".join([*HEADER, *rows]))
-    if arguments.markdown:
-        table = merge_tables(read_between_marks(arguments.markdown, MARK), [*HEADER, *rows], KEYS)
-        write_between_marks(arguments.markdown, MARK, table)
+    publish([*HEADER, *rows], arguments.markdown, MARK, KEYS)
     return 0
+
+
+def compare_with_memory(arguments: argparse.Namespace) -> int:
+    rows = [measure_decoding(bundle, arguments.threads, arguments.rounds) for bundle in arguments.bundles]
+    table = [*MEMORY_HEADER, *(f"| {' | '.join(row)} |" for row in rows)]
+    publish(table, arguments.markdown, MEMORY_MARK, MEMORY_KEYS)
+    return 0
+
+
+def publish(table: list[str], page: Path | None, mark: str, keys: int) -> None:
+    print("\n".join(table))
+    if page:
+        write_between_marks(page, mark, merge_tables(read_between_marks(page, mark), table, keys))
 
 
 def main() -> int:
@@ -146,7 +162,18 @@ def main() -> int:
     speed.add_argument("--rounds", type=int, default=5)
     speed.add_argument("--threads", type=int, default=2)
     speed.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
+    memory = parts.add_parser("memory")
+    memory.add_argument("bundles", type=Path, nargs="+", help="compiled with --generate-len of at least 80")
+    memory.add_argument("--rounds", type=int, default=5)
+    memory.add_argument("--threads", type=int, default=2)
+    memory.add_argument("--markdown", type=Path, help="the page that takes the table; rows not measured again stay")
     arguments = parser.parse_args()
+    if arguments.part == "memory":
+        try:
+            return compare_with_memory(arguments)
+        except (mebp.Error, OSError, RuntimeError, ValueError) as error:
+            sys.stderr.write(f"generation.py: {error}\n")
+            return 2
     if arguments.part == "speed":
         return compare_speed(arguments)
     with tempfile.TemporaryDirectory() as folder:
