@@ -33,8 +33,9 @@ static void pause() {
 // Kernels keep what is large in their workspace. The least that systems give is musl's 128 KiB.
 static constexpr size_t stackBytes = 1 << 20;
 
-// What is long enough to judge by. How long the caller then works alone doubles from verdict to verdict, up to where
-// what is lost by asking again is a fiftieth; so a few calls that others delayed cost as little as they took.
+// What is long enough to judge by. How long the caller then works alone doubles with each verdict that others are no
+// help, up to where what is lost by asking again is a fiftieth, and halves with each that they are; so a few calls that
+// others delayed cost as little as they took.
 static constexpr auto judged = std::chrono::milliseconds(10), longestPause = std::chrono::milliseconds(500);
 
 // In so much time a speed that has changed is learned; beyond these bounds it is none of a core.
@@ -74,7 +75,7 @@ void Helpfulness::note(Clock::time_point begin, Clock::time_point ready, Clock::
   const double onCore = isCounted ? std::chrono::duration<double>(now.busy - before.busy) / own : 1;
   isJudging = begins || all <= alone * onCore;
   if (!begins)
-    pause = isJudging ? judged : std::min<Clock::duration>(2 * pause, longestPause);
+    pause = std::clamp<Clock::duration>(isJudging ? pause / 2 : 2 * pause, judged, longestPause);
   if (!isJudging)
     aloneUntil = end + pause;
   all = own = alone = {};
