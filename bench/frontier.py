@@ -97,9 +97,11 @@ def earlier_build(model: Model, tokens: int, tools: Path, threads: int, folder: 
     return turn
 
 
-def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates: Path, folder: Path) -> dict:
+def measure_cell(
+    model: Model, tokens: int, ways: dict, arguments: argparse.Namespace, rates: Path, folder: Path
+) -> dict:
+    """`ways`: what PEFT is measured with, with the options of torch_steps."""
     points = list_points(model, tokens, arguments, rates, folder)
-    ways = peft_settings(multiplies_bf16(describe())) | (COMPILED if arguments.compiled else {})
     with ExitStack() as stack:
         turns = {}
         for number, point in enumerate(points):
@@ -126,6 +128,7 @@ def measure_cell(model: Model, tokens: int, arguments: argparse.Namespace, rates
 
 
 def measure_all(arguments: argparse.Namespace) -> dict:
+    ways = peft_settings(multiplies_bf16(describe())) | (COMPILED if arguments.compiled else {})
     held = os.environ.get("MEBP_KERNELS")
     results = {"cpu": ", ".join(filter(None, [read_cpu()[0], held])), "threads": arguments.threads, "cells": []}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
@@ -137,7 +140,7 @@ def measure_all(arguments: argparse.Namespace) -> dict:
             model = prepare(name, arguments.folder or Path(scratch), max(arguments.tokens))
             for tokens in arguments.tokens:
                 with tempfile.TemporaryDirectory(dir=scratch) as folder:
-                    results["cells"].append(measure_cell(model, tokens, arguments, rates, Path(folder)))
+                    results["cells"].append(measure_cell(model, tokens, ways, arguments, rates, Path(folder)))
                 if arguments.json:
                     arguments.json.write_text(json.dumps(results, indent=1))
                 publish(results, arguments)

@@ -25,9 +25,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from parts.decoding_rate import DEPTH, NEW, decode, measure_decoding
 from parts.decoding_rate import HEADER as MEMORY_HEADER
 from parts.decoding_rate import KEYS as MEMORY_KEYS
-from parts.decoding_rate import measure_decoding
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.questions import QUESTIONS
 from parts.speed.machine import read_cpu
@@ -35,7 +35,7 @@ from parts.speed.machine import read_cpu
 import mebp
 from mebp.tokenizer import Tokenizer
 
-PROMPTS, DEPTH, NEW = (256, 1024), 16, 64
+PROMPTS = (256, 1024)
 FIGURES = {
     **{f"pp{length}": f"prompt of {length}" for length in PROMPTS},
     "tg": f"{NEW} new tokens after {DEPTH}",
@@ -86,19 +86,13 @@ def measure_here(session: mebp.Session) -> dict[str, float]:
     """Tokens a second of prompts and of one token after another."""
     random = np.random.default_rng(0)
     speeds = {}
-    for length in (*PROMPTS, DEPTH):
-        ids = random.integers(0, session.vocabulary, (1, length + NEW), dtype=np.int32)
+    for length in PROMPTS:
+        ids = random.integers(0, session.vocabulary, (1, length), dtype=np.int32)
         source = session.keys_and_values()
         begun = time.perf_counter()
-        source.logits(ids[:, :length])
-        if length != DEPTH:
-            speeds[f"pp{length}"] = length / (time.perf_counter() - begun)
-            continue
-        begun = time.perf_counter()
-        for position in range(length + 1, length + NEW + 1):
-            source.logits(ids[:, :position])
-        speeds["tg"] = NEW / (time.perf_counter() - begun)
-    return speeds
+        source.logits(ids)
+        speeds[f"pp{length}"] = length / (time.perf_counter() - begun)
+    return speeds | {"tg": NEW / decode(session, NEW)}
 
 
 def measure_llama(folder: Path, model: str, threads: int) -> dict[str, float]:

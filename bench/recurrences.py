@@ -16,11 +16,10 @@ import json
 import shutil
 import statistics
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
+from parts.decoding_rate import decode as decode_tokens
 from parts.folders import there
 from parts.memory.optimizers import sampled
 from parts.memory.report import megabytes
@@ -131,13 +130,7 @@ def step_in_turns(calls: dict[str, list[str]], run: Run, length: int) -> dict[st
 def decode(bundle: Path) -> float:
     """New tokens a second."""
     session = mebp.Session(bundle, generate_only=True)
-    ids = np.random.default_rng(0).integers(0, session.vocabulary, (1, PROMPT + NEW), dtype=np.int32)
-    source = session.keys_and_values()
-    source.logits(ids[:, :PROMPT])
-    begun = time.perf_counter()
-    for position in range(PROMPT + 1, PROMPT + NEW + 1):
-        source.logits(ids[:, :position])
-    return NEW / (time.perf_counter() - begun)
+    return NEW / decode_tokens(session, NEW, PROMPT)
 
 
 def main() -> None:

@@ -19,8 +19,10 @@ from pathlib import Path
 
 import numpy as np
 from parts.folders import there
+from parts.frontier.report import show
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.speed.cell import Run, Turn, take_turns
+from parts.speed.claims import Spread
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import MODELS, Model, prepare
@@ -52,7 +54,7 @@ def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[s
     reached = 1 / both / (1 / fast + 1 / slow)
     row = [read_cpu()[0], answers["both"][0]["kernels"], model.name, f"{arguments.tokens:,}"]
     row += [f"{np.median(times):.2f}" for times in (fast, slow, both)]
-    row.append(f"{np.median(reached):.2f} ({reached.min():.2f} to {reached.max():.2f})")
+    row.append(show(Spread.of(reached)))
     return [*HEADER, f"| {' | '.join(row)} |"]
 
 

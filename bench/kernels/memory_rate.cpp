@@ -7,6 +7,8 @@
 //   copy|1|11.9
 //
 //   memory_rate [THREADS ...]     by default one thread, and one for each core
+#include "thread_counts.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -64,19 +66,9 @@ double rate(bool copies, Vector *memory, int threads) {
 } // namespace
 
 int main(int argc, char **argv) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<int> counts;
-  for (int i = 1; i < argc; ++i) {
-    char *end = nullptr;
-    const long count = std::strtol(argv[i], &end, 10);
-    if (*end || count < 1 || count > cores) {
-      std::fprintf(stderr, "memory_rate: '%s' is not a number of threads; give 1 to %d\n", argv[i], cores);
-      return 2;
-    }
-    counts.push_back(static_cast<int>(count));
-  }
+  const std::vector<int> counts = readThreadCounts("memory_rate", argc, argv);
   if (counts.empty())
-    counts = cores > 1 ? std::vector<int>{1, cores} : std::vector<int>{1};
+    return 2;
   auto *memory = static_cast<Vector *>(std::aligned_alloc(sizeof(Vector), bytes));
   if (!memory) {
     std::fprintf(stderr, "memory_rate: this machine has no %zu MB to read; free some\n", bytes >> 20);

@@ -9,6 +9,7 @@
 //   peak [THREADS ...]     by default one thread, and one for each core
 //   peak --amx             cycles of tile instructions in a core's two states, for one thread
 #include "amx_states.h"
+#include "thread_counts.h"
 
 #include <algorithm>
 #include <atomic>
@@ -148,19 +149,9 @@ int printAmxStates(int arguments) {
 int main(int argc, char **argv) {
   if (argc > 1 && std::strcmp(argv[1], "--amx") == 0)
     return printAmxStates(argc - 1);
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<int> counts;
-  for (int i = 1; i < argc; ++i) {
-    char *end = nullptr;
-    const long count = std::strtol(argv[i], &end, 10);
-    if (*end || count < 1 || count > cores) {
-      std::fprintf(stderr, "peak: '%s' is not a number of threads; give 1 to %d\n", argv[i], cores);
-      return 2;
-    }
-    counts.push_back(static_cast<int>(count));
-  }
+  const std::vector<int> counts = readThreadCounts("peak", argc, argv);
   if (counts.empty())
-    counts = cores > 1 ? std::vector<int>{1, cores} : std::vector<int>{1};
+    return 2;
   for (const Loop &loop : loopsOfThisCpu())
     for (int threads : counts) {
       double best = 0;

@@ -26,13 +26,13 @@ HEADER = [
 KEYS = 3
 
 
-def decode(session: mebp.Session, tokens: int) -> float:
-    """Seconds of so many tokens, one after another."""
-    ids = np.random.default_rng(0).integers(0, session.vocabulary, (1, DEPTH + tokens), dtype=np.int32)
+def decode(session: mebp.Session, tokens: int, depth: int = DEPTH) -> float:
+    """Seconds of so many tokens, one after another, behind a prompt of `depth`."""
+    ids = np.random.default_rng(0).integers(0, session.vocabulary, (1, depth + tokens), dtype=np.int32)
     source = session.keys_and_values()
-    source.logits(ids[:, :DEPTH])
+    source.logits(ids[:, :depth])
     begun = time.perf_counter()
-    for position in range(DEPTH + 1, DEPTH + tokens + 1):
+    for position in range(depth + 1, depth + tokens + 1):
         source.logits(ids[:, :position])
     return time.perf_counter() - begun
 
