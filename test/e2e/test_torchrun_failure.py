@@ -207,14 +207,21 @@ def test_processes_that_are_started_by_hand_meet_at_their_port(lamp_model, lamp_
     expect_same_adapters(tmp_path / "1", tmp_path / "out")
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize(("stopped", "ends_after"), [(0, 0), (1, 0), (1, 2 * LOST_AFTER)])
 def test_one_that_is_stopped_in_a_collective_ends_when_it_goes_on(
-    lamp_model, lamp_data, tmp_path, stopped, monkeypatch
+    lamp_model, lamp_data, tmp_path, stopped, ends_after, monkeypatch
 ):
+    """ends_after: seconds for which its end takes, in which it loses the other in its turn, and says nothing of it."""
+    ends = f"""from mebp.distributed.group import LostError
+def ending(error, *said):
+    time.sleep({ends_after})
+LostError.__init__ = ending
+"""
     monkeypatch.setenv("MEBP_LOST_AFTER", str(LOST_AFTER))
     log, folder = tmp_path / "log.jsonl", tmp_path / "state"
     options = "--global-batch", 2, "--state", folder, "--save-every", 1, "--log", log
-    agent = start(2, slow_program(tmp_path, training(lamp_model, lamp_data, tmp_path / "out", *options, steps=10**6)))
+    run = training(lamp_model, lamp_data, tmp_path / "out", *options, steps=10**6)
+    agent = start(2, slow_program(tmp_path, run, ends))
     wait_for_steps(log, 3, agent)
     ranks = pids(tmp_path)
     os.kill(ranks[stopped], signal.SIGSTOP)

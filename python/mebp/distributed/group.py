@@ -84,7 +84,11 @@ class Group:
 
         lost: None where it is the store, of which no process can tell another.
         """
-        if self.local_rank == 0 if lost is None else self.rank == (1 if lost == 0 else 0):
+        if lost is None:
+            tells = self.local_rank == 0
+        else:
+            tells = self.rank == (1 if lost == 0 else 0) and self._heartbeat.is_first_to_tell()
+        if tells:
             of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
             store = ("torchrun's store", "torchrun") if of_agent else ("rank 0's store", "its machine")
             what, whose = store if lost is None else (f"rank {lost}", "its machine")

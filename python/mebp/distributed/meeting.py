@@ -95,6 +95,13 @@ class Heartbeat:
             if not self._threads[0].is_alive():
                 self._store.set(f"ended/{self._rank}", b"1")
 
+    def is_first_to_tell(self) -> bool:
+        """Whether no other process of this start has told of a loss. One that was stopped goes on where the one that
+        has lost it is gone by then. On the thread that calls `lost` with a rank."""
+        with suppress(RuntimeError, OSError):
+            return self._store.add("told", 1) == 1
+        return True
+
     def _watch(self) -> None:
         before = time.monotonic()
         while not self._ended.wait(self._every):
