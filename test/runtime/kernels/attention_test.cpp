@@ -28,8 +28,9 @@ struct Shape {
 // gradient little of the workspace, one that exceeds it, and heads enough that tasks take two tiles of keys on as many
 // as three threads (24 tasks). Two have a softcap that scores reach. Then there are samples that begin within
 // tiles, at their borders, and with each token; or sinks, which are far above scores in one head and far below in
-// another. Then some see later keys, too, in others values have a width of their own, and the last ones have slopes,
-// without and with sinks.
+// another. Then some see later keys, too, in others values have a width of their own, and some have slopes, without and
+// with sinks. The last ones have heads of whole panels, whose gradient takes one sweep in some threads and two in
+// others.
 constexpr Shape smallShapes[] = {{1, 1, 1, 1, 8, 0},
                                  {3, 1, 4, 2, 5, 0},
                                  {2, 40, 6, 2, 24, 0},
@@ -60,7 +61,12 @@ constexpr Shape smallShapes[] = {{1, 1, 1, 1, 8, 0},
                                  {2, 70, 6, 2, 24, 0, 0, 0, false, false, 0, true},
                                  {3, 130, 4, 4, 8, 0, 0, 37, false, false, 16, true},
                                  {1, 70, 6, 2, 5, 0, 0, 0, true, false, 0, true},
-                                 {1, 20, 2, 1, 400, 0, 0, 7, false, false, 0, true}};
+                                 {1, 20, 2, 1, 400, 0, 0, 7, false, false, 0, true},
+                                 {2, 70, 4, 1, 32, 0},
+                                 {1, 130, 6, 3, 32, 50, 1.5f},
+                                 {3, 70, 4, 2, 64, 0, 0, 37, false, false, 32},
+                                 {1, 110, 5, 5, 32, 20, 0, 37, false, true, 64},
+                                 {1, 70, 8, 4, 96, 0, 0, 0, true, false, 0, true}};
 // They take ten times as long as the others.
 constexpr Shape shapesOfManyRows[] = {{3, 140, 8, 4, 8, 0},
                                       {1, 200, 4, 1, 33, 50, 3.0f},

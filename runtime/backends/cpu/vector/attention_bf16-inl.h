@@ -95,10 +95,12 @@ public:
              [&](int64_t c, int64_t) HWY_ATTR { return hn::Mul(hn::Set(d, factors[lane]), hn::LoadU(d, sums + c)); });
   }
 
-  void addVectors(const QueryTile &, int64_t count, const float *weights, const Vectors &vectors, float *rows) const {
+  // rows[count, stride] += weights[count, lanes] times the lanes' vectors.
+  void addVectors(const QueryTile &, int64_t count, const float *weights, const Vectors &vectors, float *rows,
+                  int64_t stride) const {
     products.round(weights, count * panelWidth, rounded);
     for (int64_t c = 0; c < vectors.dim; c += panelWidth)
-      multiplyAdd(count, panelWidth, rounded, panelWidth, vectors.straight + c * panelWidth, rows + c, vectors.padded);
+      multiplyAdd(count, panelWidth, rounded, panelWidth, vectors.straight + c * panelWidth, rows + c, stride);
   }
 
 private:

@@ -87,11 +87,10 @@ public:
     }
   }
 
-  // rows[count, padded] += weights[count, lanes] times the lanes' vectors.
-  void addVectors(const QueryTile &tile, int64_t count, const float *weights, const Vectors &vectors,
-                  float *rows) const {
+  void addVectors(const QueryTile &tile, int64_t count, const float *weights, const Vectors &vectors, float *rows,
+                  int64_t stride) const {
     multiplyTile(count, vectors.dim, tile.count, {weights, panelWidth, 1}, vectors.straight, vectors.padded, rows,
-                 vectors.padded, true);
+                 stride, true);
   }
 
 private:

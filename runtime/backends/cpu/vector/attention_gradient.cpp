@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// q, dq [N,H*d], o, do [N,H*e], lse [N,H]; k, dk [S,K*d], v, dv [S,K*e]; starts, ends [N,1]. Two sweeps, so that every
-// sum has one task and a fixed order however few heads there are: dk and dv by tiles of keys, dq by tiles of queries.
-// Both recompute the probabilities, which costs seven products where one sweep would need five. `Products` are
-// F32Attention or Bf16Attention.
+// q, dq [N,H*d], o, do [N,H*e], lse [N,H]; k, dk [S,K*d], v, dv [S,K*e]; starts, ends [N,1]. Every sum has one task:
+// 1. Key/value heads of which each thread has as many go in one sweep each, of five products: dq by tiles of queries,
+//    dk and dv where they lie.
+// 2. The others, whose heads would leave threads idle, go in two sweeps, dk and dv by tiles of keys, dq by tiles of
+//    queries. Both recompute the probabilities, which makes seven products.
+// Sums have the same order in both, so that bits do not depend on threads. `Products` are F32Attention or
+// Bf16Attention.
 #include "runtime/backends/cpu/reference/kernels.h"
 #include "runtime/backends/cpu/vector/kernels.h"
 
@@ -60,7 +63,8 @@ template <typename Products> struct GradientTile : QueryTile {
     }
   }
 
-  // Fills probabilities[keys, lanes] with p and scores[keys, lanes] with p (do . v - mean), times the slope of a cap.
+  // Fills probabilities[keys, lanes] with p and scores[keys, lanes] with scale p (do . v - mean), times the slope of a
+  // cap.
   void computeScores(int64_t position, int64_t keys) const {
     const FloatTag d;
     const Tensor &k = call.operands[1], &v = call.operands[2];
@@ -69,7 +73,7 @@ template <typename Products> struct GradientTile : QueryTile {
     const float cap = call.attributes.softcap;
     const float factor = prepareScores(call.attributes, *this, position, keys, buffers.probabilities);
     withSight(position, keys, [&](auto allSeen) HWY_ATTR {
-      const FloatVector scale = hn::Set(d, factor);
+      const FloatVector scale = hn::Set(d, factor), outer = hn::Set(d, call.attributes.scale);
       for (int64_t lane = 0; lane < panelWidth; lane += lanes) {
         FloatVector logSum = hn::Load(d, logSums + lane), mean = hn::Load(d, means + lane);
         for (int64_t j = 0; j < keys; ++j) {
@@ -79,7 +83,7 @@ template <typename Products> struct GradientTile : QueryTile {
           FloatVector p = exponentialOf(hn::MulSub(scale, prepared, logSum));
           if (!allSeen)
             p = hn::IfThenElseZero(sees(lane, position + j), p);
-          FloatVector ds = hn::Mul(p, hn::Sub(hn::Load(d, score), mean));
+          FloatVector ds = hn::Mul(hn::Mul(outer, p), hn::Sub(hn::Load(d, score), mean));
           if (cap > 0) {
             const FloatVector bounded = hn::Mul(hn::Set(d, 1 / cap), prepared);
             ds = hn::Mul(ds, hn::NegMulAdd(bounded, bounded, hn::Set(d, 1.0f)));
@@ -92,29 +96,102 @@ template <typename Products> struct GradientTile : QueryTile {
   }
 };
 
+// A key/value head of a batch item. Those that q touches come first.
+struct Head {
+  int64_t item, kvHead;
+
+  Head(const AttentionShape &shape, int64_t items, int64_t number)
+      : item((shape.firstItem + number / shape.kvHeads) % items), kvHead(number % shape.kvHeads) {}
+};
+
+// How dk or dv is added to: from what is there, or from nothing.
+struct KeyGradient {
+  const Tensor &tensor;
+  bool accumulates;
+  int64_t width; // of a head
+
+  KeyGradient(const AttentionShape &shape, const Call &call, size_t result, size_t before)
+      : tensor(call.results[result]), accumulates(operandOf(call, before).present()), width(shape.widthInKeys(tensor)) {
+  }
+  float *at(int64_t row, int64_t kvHead) const { return floatRowOf(tensor, row) + kvHead * width; }
+  // sums[rows, stride] = what the sum begins with.
+  void begin(int64_t row, int64_t kvHead, int64_t rows, float *sums, int64_t stride) const {
+    for (int64_t j = 0; j < rows; ++j)
+      if (!accumulates)
+        std::fill_n(sums + j * stride, width, 0.0f);
+      else if (const float *from = at(row + j, kvHead); from != sums + j * stride)
+        std::copy_n(from, width, sums + j * stride);
+  }
+};
+
+// The queries of a tile to all keys that they see.
+template <typename Products, typename Added>
+static void sweepTile(GradientTile<Products> &tile, const AttentionShape &shape, const Call &call, const Added &added) {
+  const GradientBuffers<Products> &buffers = tile.buffers;
+  tile.load();
+  std::fill_n(buffers.querySums, panelWidth * paddedDim(shape.dim), 0.0f);
+  // Tiles of keys begin where those of sweepKeys do.
+  for (int64_t position = tile.keyBegin / keyTile * keyTile; position < tile.keyEnd; position += keyTile) {
+    const int64_t keys = std::min(keyTile, tile.keyEnd - position);
+    tile.computeScores(position, keys);
+    added(position, keys);
+    buffers.products.addRows(tile, call.operands[1], position, keys, buffers.scores, buffers.querySums);
+  }
+  HWY_ALIGN float factors[panelWidth];
+  std::fill_n(factors, panelWidth, 1.0f);
+  buffers.products.scatter(tile, buffers.querySums, factors, call.results[0]);
+}
+
+// 1. of the first `heads`.
+template <typename Products>
+static void sweepHeads(const AttentionShape &shape, const Call &call, const Context &context, int64_t items,
+                       int64_t heads) {
+  const KeyGradient dk(shape, call, 1, 6), dv(shape, call, 2, 7);
+  parallelFor(context, heads, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+    GradientBuffers<Products> buffers(shape, context, workspace);
+    const Head head(shape, items, task);
+    const int64_t row = head.item * shape.sequence;
+    for (const KeyGradient &sums : {dk, dv})
+      sums.begin(row, head.kvHead, shape.sequence, sums.at(row, head.kvHead), sums.tensor.stride);
+    for (int64_t index = 0; index < shape.queryTiles; ++index) {
+      GradientTile<Products> tile(shape, call, buffers, head.item, head.kvHead, index);
+      if (tile.count == 0)
+        break;
+      sweepTile(tile, shape, call, [&](int64_t position, int64_t keys) HWY_ATTR {
+        float *keySums = dk.at(row + position, head.kvHead), *valueSums = dv.at(row + position, head.kvHead);
+        buffers.products.addVectors(tile, keys, buffers.scores, buffers.queries, keySums, dk.tensor.stride);
+        buffers.products.addVectors(tile, keys, buffers.probabilities, buffers.upstream, valueSums, dv.tensor.stride);
+      });
+    }
+    buffers.products.end();
+  });
+}
+
 // How many tiles of keys share what a tile of queries loads: two, where that leaves tasks enough for the threads, which
 // have unequal shares for a causal mask.
 template <typename Products>
-static int64_t keyTilesOfTask(const AttentionShape &shape, const Context &context, int64_t items) {
-  int64_t tasks = items * shape.kvHeads * ceilDivide(shape.sequence, 2 * keyTile);
+static int64_t keyTilesOfTask(const AttentionShape &shape, const Context &context, int64_t heads) {
+  int64_t tasks = heads * ceilDivide(shape.sequence, 2 * keyTile);
   return tasks >= 8 * threadsOf(context) && GradientBuffers<Products>(shape, context, nullptr, 2).cutter.fits() ? 2 : 1;
 }
 
+// dk and dv of 2., of all heads from `first` on.
 template <typename Products>
-static void sweepKeys(const AttentionShape &shape, const Call &call, const Context &context) {
-  const Tensor &dk = call.results[1], &dv = call.results[2];
-  const int64_t items = dk.rows / shape.sequence, keyTiles = keyTilesOfTask<Products>(shape, context, items);
+static void sweepKeys(const AttentionShape &shape, const Call &call, const Context &context, int64_t items,
+                      int64_t firstHead) {
+  const KeyGradient dk(shape, call, 1, 6), dv(shape, call, 2, 7);
+  const int64_t heads = items * shape.kvHeads - firstHead, keyTiles = keyTilesOfTask<Products>(shape, context, heads);
   const int64_t padded = paddedDim(shape.dim), valuePadded = paddedDim(shape.valueDim), most = keyTiles * keyTile;
-  const int64_t tiles = ceilDivide(shape.sequence, most) * shape.kvHeads;
-  parallelFor(context, items * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+  parallelFor(context, heads * ceilDivide(shape.sequence, most), [&](int64_t task, unsigned char *workspace) HWY_ATTR {
     GradientBuffers<Products> buffers(shape, context, workspace, keyTiles);
-    int64_t item = task / tiles, kvHead = task % shape.kvHeads, position = task % tiles / shape.kvHeads * most;
-    int64_t keys = std::min(most, shape.sequence - position);
-    std::fill_n(buffers.keySums, most * padded, 0.0f);
-    std::fill_n(buffers.valueSums, most * valuePadded, 0.0f);
-    bool inItem = item >= shape.firstItem && item < shape.firstItem + shape.items, touched = false;
+    const Head head(shape, items, firstHead + task % heads);
+    const int64_t position = task / heads * most, row = head.item * shape.sequence + position;
+    const int64_t keys = std::min(most, shape.sequence - position);
+    dk.begin(row, head.kvHead, keys, buffers.keySums, padded);
+    dv.begin(row, head.kvHead, keys, buffers.valueSums, valuePadded);
+    bool inItem = head.item >= shape.firstItem && head.item < shape.firstItem + shape.items, touched = false;
     for (int64_t index = 0; inItem && index < shape.queryTiles; ++index) {
-      GradientTile<Products> tile(shape, call, buffers, item, kvHead, index);
+      GradientTile<Products> tile(shape, call, buffers, head.item, head.kvHead, index);
       if (tile.count == 0 || !tile.reaches(position, keys))
         continue;
       touched = true;
@@ -125,56 +202,49 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
           continue;
         tile.computeScores(position + first, count);
         float *keySums = buffers.keySums + first * padded, *valueSums = buffers.valueSums + first * valuePadded;
-        buffers.products.addVectors(tile, count, buffers.scores, buffers.queries, keySums);
-        buffers.products.addVectors(tile, count, buffers.probabilities, buffers.upstream, valueSums);
+        buffers.products.addVectors(tile, count, buffers.scores, buffers.queries, keySums, padded);
+        buffers.products.addVectors(tile, count, buffers.probabilities, buffers.upstream, valueSums, valuePadded);
       }
     }
     buffers.products.end();
-    auto finish = [&](const Tensor &out, const float *sums, float factor, bool accumulates) HWY_ATTR {
-      if (accumulates && !touched)
-        return;
-      const int64_t width = shape.widthInKeys(out), stride = paddedDim(width);
-      for (int64_t j = 0; j < keys; ++j) {
-        float *to = floatRowOf(out, item * shape.sequence + position + j) + kvHead * width;
-        mapRow(to, width, [&](int64_t c, int64_t n) HWY_ATTR {
-          const FloatTag d;
-          FloatVector before = accumulates ? loadSome(to + c, n) : hn::Zero(d);
-          return hn::MulAdd(hn::Set(d, factor), loadSome(sums + j * stride + c, n), before);
-        });
-      }
+    auto finish = [&](const KeyGradient &out, const float *sums, int64_t stride) {
+      for (int64_t j = 0; j < keys && (touched || !out.accumulates); ++j)
+        std::copy_n(sums + j * stride, out.width, out.at(row + j, head.kvHead));
     };
-    finish(dk, buffers.keySums, call.attributes.scale, operandOf(call, 6).present());
-    finish(dv, buffers.valueSums, 1.0f, operandOf(call, 7).present());
+    finish(dk, buffers.keySums, padded);
+    finish(dv, buffers.valueSums, valuePadded);
   });
 }
 
+// dq of 2., of the heads that q touches from `first` on.
 template <typename Products>
-static void sweepQueries(const AttentionShape &shape, const Call &call, const Context &context) {
-  const Tensor &k = call.operands[1], &dq = call.results[0];
-  int64_t tiles = shape.queryTiles * shape.kvHeads;
-  parallelFor(context, shape.items * tiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
+static void sweepQueries(const AttentionShape &shape, const Call &call, const Context &context, int64_t items,
+                         int64_t firstHead) {
+  const int64_t heads = shape.items * shape.kvHeads - firstHead;
+  parallelFor(context, heads * shape.queryTiles, [&](int64_t task, unsigned char *workspace) HWY_ATTR {
     GradientBuffers<Products> buffers(shape, context, workspace);
-    GradientTile<Products> tile(shape, call, buffers, shape.firstItem + task / tiles, task % shape.kvHeads,
-                                task % tiles / shape.kvHeads);
-    if (tile.count > 0) {
-      tile.load();
-      std::fill_n(buffers.querySums, panelWidth * paddedDim(shape.dim), 0.0f);
-      for (int64_t position = tile.keyBegin; position < tile.keyEnd; position += keyTile) {
-        int64_t keys = std::min(keyTile, tile.keyEnd - position);
-        tile.computeScores(position, keys);
-        buffers.products.addRows(tile, k, position, keys, buffers.scores, buffers.querySums);
-      }
-      HWY_ALIGN float factors[panelWidth];
-      std::fill_n(factors, panelWidth, call.attributes.scale);
-      buffers.products.scatter(tile, buffers.querySums, factors, dq);
-    }
+    const Head head(shape, items, firstHead + task % heads);
+    GradientTile<Products> tile(shape, call, buffers, head.item, head.kvHead, task / heads);
+    if (tile.count > 0)
+      sweepTile(tile, shape, call, [](int64_t, int64_t) {});
     buffers.products.end();
   });
+}
+
+// How many heads go in one sweep: none that are not whole panels, for what lies beside them is another's. Five products
+// in a few threads take as long as seven in all of them where these are 7 / 5 as many.
+static int64_t headsInOneSweep(const AttentionShape &shape, int64_t threads) {
+  if (shape.dim % panelWidth || shape.valueDim % panelWidth)
+    return 0;
+  const int64_t heads = shape.items * shape.kvHeads, rest = heads % threads;
+  return 7 * rest < 5 * threads ? heads - rest : heads;
 }
 
 template <typename Products> static void sweep(const Call &call, const Context &context, const AttentionShape &shape) {
-  sweepKeys<Products>(shape, call, context);
-  sweepQueries<Products>(shape, call, context);
+  const int64_t items = call.results[1].rows / shape.sequence, heads = headsInOneSweep(shape, threadsOf(context));
+  sweepHeads<Products>(shape, call, context, items, heads);
+  sweepKeys<Products>(shape, call, context, items, heads);
+  sweepQueries<Products>(shape, call, context, items, heads);
 }
 
 // False where none of these has room for the heads.

@@ -47,6 +47,8 @@ template <typename Task> void parallelRuns(const Context &context, int64_t count
       }
     }
   };
+  if (count == 0)
+    return;
   int64_t workers = std::min({threadsOf(context), count, maximumWorkers});
   const ThreadTimes::Round round(context.times, count);
   if (workers <= 1) {
