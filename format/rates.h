@@ -100,8 +100,8 @@ inline Amounts countAmounts(const CountedCall &call) {
   }
   case Cost::Attention: // scores and values
     return {1, (in[0].elements() + out[0].elements()) * call.visibleKeys, 0, in[0].elements()};
-  case Cost::AttentionGradient: // the scores are made anew, once for queries and once for keys
-    return {1, (4 * in[0].elements() + 3 * in[3].elements()) * call.visibleKeys, 0, in[0].elements()};
+  case Cost::AttentionGradient: // five; where two sweeps make seven, the rate has it
+    return {1, (3 * in[0].elements() + 2 * in[3].elements()) * call.visibleKeys, 0, in[0].elements()};
   case Cost::Recurrence: { // of each row with the whole state, back again from marks for a gradient
     const bool isGradient = call.resultCount > 3;
     const Extents state = out[isGradient ? 5 : 1];

@@ -121,8 +121,6 @@ public:
       const ElementFlops &each = *findElementFlops(signature.name);
       return each.flops * extentsOf(operandOf(call, each.operand)).elements();
     }
-    case Cost::AttentionGradient: // five products, where rates.h counts those that the kernel makes
-      return 2 * (3 * in[0].columns + 2 * in[3].columns) * seen.pairs;
     default:
       return 2 * amounts()[1];
     }
