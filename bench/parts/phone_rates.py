@@ -62,6 +62,8 @@ def make_rates(phone: Phone, kernels: Kernels, share: float, names: list[str]) -
     byte = 1 / (share * phone.gigabytes_a_second)
 
     def rates(name: str) -> list[float]:
+        if name == "memory":  # a byte is written and read
+            return [0, 0, 0, 2 * byte]
         if " " not in name or name.endswith(" large"):  # optimizers, and spilled bytes, which mebpc estimates
             return [0, 0, 0, BYTES_OF_UPDATE * byte]
         width = 2 if " bf16" in name else 4

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Terms: a choice is a point of bytes and seconds, and the best ones at all prices are the lower convex hull. The price
-// at which two are worth the same is the slope of the line between them.
+// at which two are worth the same is the slope of the line between them. Seconds are those of what is computed again,
+// and of what is written to memory and read from there: so what memory gives slower than it is computed is never kept.
 // 1. Begin with nothing kept, and with all that saves time.
 // 2. At the price at which two points are worth the same, look for a better one; where there is one, do so on both
 //    sides of it. So each point of the hull is found by two cuts.
@@ -28,7 +29,7 @@ constexpr double noticed = 1e-4;
 
 class Hull {
 public:
-  Hull(ModuleOp module, bool narrow) {
+  Hull(ModuleOp module, bool narrow, double moved) : moved(moved) {
     llvm::MapVector<std::pair<Attribute, Attribute>, size_t> known;
     for (auto block : module.getOps<train::BlockOp>()) {
       FlatSymbolRefAttr forward = block.getProgram(format::forwardProgram),
@@ -50,13 +51,16 @@ public:
     points.push_back(nothing);
     if (nothing.seconds > 0) {
       Point all = find(std::numeric_limits<double>::min());
-      refine(nothing, all);
-      points.push_back(all);
+      if (all.rowBytes > 0) {
+        refine(nothing, all);
+        points.push_back(all);
+      }
     }
     std::vector<double> prices = {std::numeric_limits<double>::infinity()};
     for (size_t i = 1; i < points.size(); ++i) {
       double above = slope(points[i - 1], points[i]);
-      prices.push_back(i + 1 < points.size() ? std::sqrt(above * slope(points[i], points[i + 1])) : above / 2);
+      prices.push_back(moved +
+                       (i + 1 < points.size() ? std::sqrt(above * slope(points[i], points[i + 1])) : above / 2));
     }
     return prices;
   }
@@ -65,9 +69,9 @@ private:
   Point find(double price) const {
     Point sum;
     for (const auto &[layer, count] : layers) {
-      Recomputation::Kept kept = layer.keep(price);
+      Recomputation::Kept kept = layer.keep(price + moved);
       sum.rowBytes += count * kept.rowBytes;
-      sum.seconds += count * kept.seconds;
+      sum.seconds += count * (kept.seconds + moved * kept.rowBytes);
     }
     return sum;
   }
@@ -90,11 +94,13 @@ private:
 
   llvm::SmallVector<std::pair<Recomputation, size_t>> layers; // and how many blocks have it
   std::vector<Point> points;                                  // by bytes, ascending
-  double least = 0;
+  double moved, least = 0;
 };
 
 } // namespace
 
-std::vector<double> listKeepPrices(ModuleOp module, bool narrow) { return Hull(module, narrow).listPrices(); }
+std::vector<double> listKeepPrices(ModuleOp module, bool narrow, double moved) {
+  return Hull(module, narrow, moved).listPrices();
+}
 
 } // namespace mebp

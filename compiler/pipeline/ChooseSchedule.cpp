@@ -82,7 +82,9 @@ FailureOr<ScheduleChooser> ScheduleChooser::create(ModuleOp module, const Option
   if (search != Search::NothingKept && !options.split.isChosen && !isForwardOnly(options.training.optimizer)) {
     if (failed(priceRecomputation(module, options, machine)))
       return failure();
-    prices = listKeepPrices(module, options.storage.narrowActivations);
+    const auto tokens = static_cast<double>(options.shape.batch * options.shape.sequence);
+    prices = listKeepPrices(module, options.storage.narrowActivations,
+                            machine.rates.seconds(format::memoryRate, {0, 0, 0, tokens}, machine.threads));
   }
   const bool chunks = search != Search::KeptAlone;
   for (int64_t chunk : chunks ? listChunks(module, options.shape.sequence) : std::vector<int64_t>{0}) {

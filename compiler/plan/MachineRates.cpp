@@ -21,13 +21,15 @@ llvm::Error wrong(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message + "; run mebp calibrate again");
 }
 
-/// Spilling, and optimizers.
+/// Spilling, memory and optimizers.
 bool runsOnOneThread(llvm::StringRef name) { return !name.contains(' '); }
 
 /// Of one thread.
 Rates estimate(llvm::StringRef name) {
   if (name == format::spillRate)
     return {0, 0, 0, 4};
+  if (name == format::memoryRate)
+    return {0, 0, 0, 0.05};
   if (runsOnOneThread(name))
     return {0, 0, 0, 1};
   llvm::StringRef kernel = name.take_until([](char c) { return c == ' '; });

@@ -42,6 +42,7 @@ public:
     element = format::F32;
     for (auto [rows, columns] : sizes({{128, 2048}, {32, 512}, {256, 4096}}))
       listLoss(rows, columns);
+    listMemory();
     return std::move(calls);
   }
 
@@ -93,6 +94,14 @@ private:
         add(rows, "linear_input_gradient", withLow,
             {take(rows, outputs), w, take(rows, inputs), take(rows, rank), exact(rank, inputs)}, {give(rows, inputs)});
       }
+  }
+
+  // A copy of more than a cache holds.
+  void listMemory() {
+    const int64_t rows = quick ? 64 : 1 << 13, columns = 2048;
+    add(rows, "concat", "", {take(rows, columns)}, {give(rows, columns)});
+    calls.back().rate = format::memoryRate;
+    calls.back().amounts = {0, 0, 0, static_cast<double>(rows * columns) * sizeof(float)};
   }
 
   // Of a low-rank adapter: A is [rank, wide], B is [wide, rank].

@@ -62,6 +62,19 @@ def test_every_point_has_the_gradients_of_recomputation(exported, tmp_path, prec
     assert kept > 5 and len(recomputed) > 1
 
 
+def test_what_memory_gives_slower_than_it_is_computed_is_computed(exported, tmp_path):
+    """`memory`: nanoseconds in which a byte is written and read."""
+    rates = tmp_path / "rates.json"
+
+    def most_kept(memory: float) -> int:
+        measured = {"version": 1, "processor": "", "threads": [1], "nanoseconds": {"memory": [[0, 0, 0, memory]]}}
+        rates.write_text(json.dumps(measured))
+        points = list_points(exported[1], tmp_path / "frontier.json", "--spill", "none", "--rates", str(rates))
+        return max(point["kept_bytes"] for point in points)
+
+    assert most_kept(0) > most_kept(1) > most_kept(1000) == 0
+
+
 def find_gradients(bundle, ids):
     session = mebp.Session(bundle, threads=1)
     randomise_adapter(session)

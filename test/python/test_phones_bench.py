@@ -19,7 +19,7 @@ from support import models
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS, PHONES = phone_rates.read_phones(phones.PHONES)
-NAMES = ["linear bf16 int4", "rms_norm bf16", "adamw", "adamw large", "spill"]
+NAMES = ["linear bf16 int4", "rms_norm bf16", "adamw", "adamw large", "spill", "memory"]
 
 
 def run(script: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
