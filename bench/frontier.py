@@ -2,8 +2,8 @@
 """What memory buys: steps of plans from the least memory to where more does not help, in turns with PEFT's.
 
     .venv/bin/python bench/frontier.py [--models SmolLM2-135M ...] [--tokens 256 1024] [--points 10]
-        [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--compiled]
-        [--earlier NAME=BIN] [--folder DIR] [--json FILE] [--markdown docs/time-for-memory.md]
+        [--budgets MB ...] [--rounds 6] [--seconds 120] [--threads N] [--rates FILE] [--settings PEFT ...]
+        [--compiled] [--earlier NAME=BIN] [--folder DIR] [--json FILE] [--markdown docs/time-for-memory.md]
         [--plot docs/images/frontier.png]
     .venv/bin/python bench/frontier.py --from FILE [--markdown PAGE] [--plot PICTURE]
 
@@ -35,7 +35,7 @@ from parts.runs import command, last_step
 from parts.speed.cell import Run, Turn, peft_settings, say, steps, take_turns
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, describe, multiplies_bf16, read_cpu
-from parts.speed.models import MODELS, Model, prepare
+from parts.speed.models import LARGER, MODELS, Model, prepare
 
 import mebp
 from mebp.calibration import calibrate
@@ -128,7 +128,7 @@ def measure_cell(
 
 
 def measure_all(arguments: argparse.Namespace) -> dict:
-    ways = peft_settings(multiplies_bf16(describe())) | (COMPILED if arguments.compiled else {})
+    ways = peft_settings(multiplies_bf16(describe()), arguments.settings) | (COMPILED if arguments.compiled else {})
     held = os.environ.get("MEBP_KERNELS")
     results = {"cpu": ", ".join(filter(None, [read_cpu()[0], held])), "threads": arguments.threads, "cells": []}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
@@ -166,7 +166,7 @@ def earlier(text: str) -> tuple[str, Path]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=[*MODELS, *LARGER], default=list(MODELS))
     parser.add_argument("--tokens", nargs="+", type=int, default=[256, 1024], help="in a row")
     parser.add_argument("--points", type=int, default=10, help="of the frontier")
     parser.add_argument("--budgets", nargs="*", type=float, default=[], help="in MB, whose plans are points, too")
@@ -174,6 +174,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="no round begins after them")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of everyone; one for each core")
     parser.add_argument("--rates", type=Path, help="what mebp calibrate wrote, or is to write; else it does so again")
+    parser.add_argument("--settings", nargs="+", metavar="NAME", help="which of PEFT's, as tables name them; all")
     parser.add_argument("--compiled", action="store_true", help="torch.compile, too")
     parser.add_argument(
         "--earlier", nargs="*", type=earlier, default=[], metavar="NAME=BIN", help="another build of mebp"

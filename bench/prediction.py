@@ -4,10 +4,10 @@
     .venv/bin/python bench/prediction.py [--models SmolLM2-135M ...] [--lengths 256 1024] [--precisions f32 bf16]
         [--threads 1 2] [--rates FILE] [--folder DIR] [--markdown docs/measurements.md]
 
-int4 weights, LoRA r=8 on all linear layers, batch 1. `whole` is the fastest plan, with AdamW; `small` cuts sequences
-into chunks and computes three forwards in four again, with SGD. No weight of these models has a size that calibration
-times. A shape is drawn at random. Both happen on the same machine, but not in the same minute: where others work on it,
-the ratio shows that, too.
+int4 weights, LoRA r=8 on all linear layers, batch 1. `whole` is the plan without a budget, with AdamW; `small` cuts
+sequences into chunks and computes three forwards in four again, with SGD. No weight of these models has a size that
+calibration times. A shape is drawn at random. MEBP_KERNELS holds all to one family of kernels. Both happen on the same
+machine, but not in the same minute: where others work on it, the ratio shows that, too.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.runs import command, export
 from parts.shapes import SHAPES
-from parts.speed.machine import read_cpu
+from parts.speed.machine import label, read_cpu
 
 import mebp
 from mebp.calibration import calibrate
@@ -84,8 +84,7 @@ def compile_case(case: Case, exported: Path, folder: Path) -> Path:
     return bundle
 
 
-def measure(case: Case, bundle: Path, threads: int, folder: Path) -> float:
-    vocabulary = mebp.Session(bundle, forward_only=True).vocabulary
+def measure(case: Case, bundle: Path, vocabulary: int, threads: int, folder: Path) -> float:
     tokens = folder / "tokens.npy"
     np.save(tokens, np.random.default_rng(0).integers(0, vocabulary, (STEPS, case.length), dtype=np.int32))
     output = run_tool(command(bundle, tokens, "--threads", str(threads), steps=STEPS, optimizer=OPTIMIZERS[case.plan]))
@@ -101,11 +100,14 @@ def rows(arguments: argparse.Namespace, rates: Path, folder: Path) -> Iterator[s
     ):
         exported = export_model(case.model, folder, longest)
         bundle = compile_case(case, exported, folder)
+        session = mebp.Session(bundle, forward_only=True)
+        machine, vocabulary = label({"cpu": cpu, "kernels": session.kernels}), session.vocabulary
+        del session
         for threads in arguments.threads:
             predicted = predict(case, exported, threads, rates, folder)
-            median = measure(case, bundle, threads, folder)
+            median = measure(case, bundle, vocabulary, threads, folder)
             yield (
-                f"| {cpu} | {case.model} | {case.length:,} | {case.plan} | {case.precision} | {threads} "
+                f"| {machine} | {case.model} | {case.length:,} | {case.plan} | {case.precision} | {threads} "
                 f"| {predicted:.3f} | {median:.3f} | {predicted / median:.2f} |"
             )
         shutil.rmtree(bundle)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seconds of a training step beside PEFT and torch, all in turns, and beside what the machine could do.
 
-    .venv/bin/python bench/speed.py [--parts peft mezo kernels opening rates] [--models SmolLM2-135M ...]
-        [--tokens 256 1024] [--rounds 8] [--seconds 60] [--threads N] [--folder DIR]
+    .venv/bin/python bench/speed.py [--parts peft mezo kernels opening rates] [--settings PEFT ...]
+        [--models SmolLM2-135M ...] [--tokens 256 1024] [--rounds 8] [--seconds 60] [--threads N] [--folder DIR]
         [--json FILE] [--markdown docs/speed.md docs/speed-tables.md] [--plot docs/images/speed.png]
     .venv/bin/python bench/speed.py --device cpu|mlx|mlx-cpu [--models ...] [--tokens ...] [--markdown docs/devices.md]
     .venv/bin/python bench/speed.py --from FILE ... [--markdown PAGE ...] [--plot PICTURE]
@@ -24,9 +24,9 @@ from pathlib import Path
 from parts.folders import there
 from parts.pages import find_page, merge_tables, read_between_marks, write_between_marks
 from parts.shapes import LENGTHS
-from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, say
+from parts.speed.cell import LEAST_ROUNDS, MEBP, PARTS, Run, measure_cell, peft_settings, say
 from parts.speed.machine import available_cores, describe, multiplies_bf16
-from parts.speed.models import DEVICE_MODELS, MODELS, prepare
+from parts.speed.models import DEVICE_MODELS, LARGER, MODELS, prepare
 from parts.speed.on_device import describe as describe_device
 from parts.speed.on_device import measure_on_device, missing
 from parts.speed.plot import draw
@@ -69,7 +69,8 @@ def measure_all(arguments: argparse.Namespace) -> dict:
     """Everything is written again after each model and length: a whole run takes long, and may be stopped."""
     results = {"device": describe_device(arguments.device)} if arguments.device else {"machine": describe()}
     has_bf16 = multiplies_bf16(results["machine"]) if "machine" in results else True
-    run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds, has_bf16)
+    peft_settings(has_bf16, arguments.settings)  # refused before measuring
+    run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds, has_bf16, arguments.settings)
     results["cells"] = []
     for line in missing(results["device"]) if arguments.device else ():
         say(line)
@@ -95,7 +96,8 @@ def parse() -> argparse.Namespace:
     cores = available_cores()
     parser.add_argument("--device", metavar="NAME", help="compare on this device: cpu, mlx or mlx-cpu")
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="what to measure; all of it")
-    parser.add_argument("--models", nargs="+", choices=DEVICE_MODELS, default=list(MODELS))
+    parser.add_argument("--settings", nargs="+", metavar="NAME", help="which of PEFT's, as tables name them; all")
+    parser.add_argument("--models", nargs="+", choices=[*DEVICE_MODELS, *LARGER], default=list(MODELS))
     parser.add_argument("--tokens", nargs="+", type=int, default=list(LENGTHS), help="in a row")
     parser.add_argument("--rounds", type=int, default=8, help="the most, of each model and length")
     parser.add_argument(
@@ -115,8 +117,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--plot", type=Path, help="the picture to write, from the table of steps")
     arguments = parser.parse_args()
-    if arguments.device and (arguments.parts or arguments.plot):
-        parser.error("--device: has no parts and no picture; leave out --parts and --plot")
+    if arguments.device and (arguments.parts or arguments.plot or arguments.settings):
+        parser.error("--device: has no parts, settings or picture; leave out --parts, --settings and --plot")
     arguments.parts = arguments.parts or ([] if arguments.device else list(PARTS))
     if min(arguments.tokens) < 2:
         parser.error(f"--tokens {min(arguments.tokens)}: a token is learned from those before it; give at least 2")

@@ -26,6 +26,7 @@ from parts.speed.cell import (
     PEFT_F32,
     TRACED,
     Run,
+    loaded_once,
     peft_settings,
     shapes,
     take_turns,
@@ -162,6 +163,12 @@ def test_what_is_wanted_beside_peft_depends_on_its_precision(settings, wanted):
 )
 def test_peft_is_in_f32_where_torch_has_no_instructions_for_bf16(onednn, flags, settings):
     assert peft_settings(multiplies_bf16({"onednn": onednn, "flags": flags})) == settings
+
+
+def test_of_peft_only_the_settings_that_are_named_take_part(tmp_path):
+    model = Model("a model", CONFIG, tmp_path, tmp_path)
+    run = Run(["peft"], threads=1, rounds=1, seconds=0, settings=["PEFT, no autocast"])
+    assert loaded_once(model, tmp_path, 8, run, {}).keys() == {MEBP, "PEFT, no autocast"}
 
 
 def test_tables_have_a_cell_for_each_column():
@@ -401,6 +408,7 @@ def test_the_machine_is_named():
             ["--markdown", "/dev/null"],
             "speed.py: /dev/null: has no place for the table; put <!-- bench/speed.py: machines",
         ),
+        (["--settings", "fast", "--models", "small"], "speed.py: --settings fast: is none of PEFT"),
         (["--from", "/nowhere.json"], "speed.py: [Errno 2] No such file or directory: '/nowhere.json'"),
     ],
 )

@@ -49,11 +49,16 @@ class Run:
     rounds: int
     seconds: float
     has_bf16: bool = True  # torch has instructions for it; without them PEFT's steps in bf16 take minutes
+    settings: list[str] | None = None  # those of PEFT's that are measured; None: all
 
 
-def peft_settings(has_bf16: bool) -> dict[str, list[str]]:
-    """What PEFT is measured with, with the options of torch_steps."""
-    return PEFT if has_bf16 else PEFT_F32
+def peft_settings(has_bf16: bool, named: list[str] | None = None) -> dict[str, list[str]]:
+    """What PEFT is measured with, with the options of torch_steps. `named`: some of them; None: all."""
+    known = PEFT if has_bf16 else PEFT_F32
+    for name in named or ():
+        if name not in known:
+            raise ValueError(f"--settings {name}: is none of {', '.join(known)}; name some of these")
+    return {name: options for name, options in known.items() if named is None or name in named}
 
 
 def shapes(config: dict) -> dict[str, list[str]]:
@@ -112,7 +117,7 @@ def loaded_once(model: Model, bundle: Path, tokens: int, run: Run, traces: dict[
 
     found = {MEBP: mebp("adamw")}
     if "peft" in run.parts:
-        settings = peft_settings(run.has_bf16)
+        settings = peft_settings(run.has_bf16, run.settings)
         found |= {name: torch("peft", model.weights, tokens, *options) for name, options in settings.items()}
     if "mezo" in run.parts:
         precision = [] if run.has_bf16 else ["f32"]
