@@ -104,7 +104,8 @@ struct Head {
       : item((shape.firstItem + number / shape.kvHeads) % items), kvHead(number % shape.kvHeads) {}
 };
 
-// How dk or dv is added to: from what is there, or from nothing.
+// dk or dv, of some rows of a head: summed from what is there or from nothing, in its place or in a task's room, whose
+// rows have zeros behind them.
 struct KeyGradient {
   const Tensor &tensor;
   bool accumulates;
@@ -114,13 +115,19 @@ struct KeyGradient {
       : tensor(call.results[result]), accumulates(operandOf(call, before).present()), width(shape.widthInKeys(tensor)) {
   }
   float *at(int64_t row, int64_t kvHead) const { return floatRowOf(tensor, row) + kvHead * width; }
-  // sums[rows, stride] = what the sum begins with.
-  void begin(int64_t row, int64_t kvHead, int64_t rows, float *sums, int64_t stride) const {
+  void begin(int64_t row, int64_t kvHead, int64_t rows) const {
+    for (int64_t j = 0; j < rows && !accumulates; ++j)
+      std::fill_n(at(row + j, kvHead), width, 0.0f);
+  }
+  void begin(int64_t row, int64_t kvHead, int64_t rows, float *room) const {
+    const int64_t stride = paddedDim(width);
+    std::fill_n(room, rows * stride, 0.0f);
+    for (int64_t j = 0; j < rows && accumulates; ++j)
+      std::copy_n(at(row + j, kvHead), width, room + j * stride);
+  }
+  void end(int64_t row, int64_t kvHead, int64_t rows, const float *room) const {
     for (int64_t j = 0; j < rows; ++j)
-      if (!accumulates)
-        std::fill_n(sums + j * stride, width, 0.0f);
-      else if (const float *from = at(row + j, kvHead); from != sums + j * stride)
-        std::copy_n(from, width, sums + j * stride);
+      std::copy_n(room + j * paddedDim(width), width, at(row + j, kvHead));
   }
 };
 
@@ -151,8 +158,8 @@ static void sweepHeads(const AttentionShape &shape, const Call &call, const Cont
     GradientBuffers<Products> buffers(shape, context, workspace);
     const Head head(shape, items, task);
     const int64_t row = head.item * shape.sequence;
-    for (const KeyGradient &sums : {dk, dv})
-      sums.begin(row, head.kvHead, shape.sequence, sums.at(row, head.kvHead), sums.tensor.stride);
+    dk.begin(row, head.kvHead, shape.sequence);
+    dv.begin(row, head.kvHead, shape.sequence);
     for (int64_t index = 0; index < shape.queryTiles; ++index) {
       GradientTile<Products> tile(shape, call, buffers, head.item, head.kvHead, index);
       if (tile.count == 0)
@@ -187,14 +194,13 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
     const Head head(shape, items, firstHead + task % heads);
     const int64_t position = task / heads * most, row = head.item * shape.sequence + position;
     const int64_t keys = std::min(most, shape.sequence - position);
-    dk.begin(row, head.kvHead, keys, buffers.keySums, padded);
-    dv.begin(row, head.kvHead, keys, buffers.valueSums, valuePadded);
-    bool inItem = head.item >= shape.firstItem && head.item < shape.firstItem + shape.items, touched = false;
+    dk.begin(row, head.kvHead, keys, buffers.keySums);
+    dv.begin(row, head.kvHead, keys, buffers.valueSums);
+    const bool inItem = head.item >= shape.firstItem && head.item < shape.firstItem + shape.items;
     for (int64_t index = 0; inItem && index < shape.queryTiles; ++index) {
       GradientTile<Products> tile(shape, call, buffers, head.item, head.kvHead, index);
       if (tile.count == 0 || !tile.reaches(position, keys))
         continue;
-      touched = true;
       tile.load();
       for (int64_t first = 0; first < keys; first += keyTile) {
         int64_t count = std::min(keyTile, keys - first);
@@ -207,12 +213,8 @@ static void sweepKeys(const AttentionShape &shape, const Call &call, const Conte
       }
     }
     buffers.products.end();
-    auto finish = [&](const KeyGradient &out, const float *sums, int64_t stride) {
-      for (int64_t j = 0; j < keys && (touched || !out.accumulates); ++j)
-        std::copy_n(sums + j * stride, out.width, out.at(row + j, head.kvHead));
-    };
-    finish(dk, buffers.keySums, padded);
-    finish(dv, buffers.valueSums, valuePadded);
+    dk.end(row, head.kvHead, keys, buffers.keySums);
+    dv.end(row, head.kvHead, keys, buffers.valueSums);
   });
 }
 
