@@ -125,3 +125,17 @@ TEST(Linear, WeightGradient) {
     expectAgreement({"linear_weight_gradient", {dy, x, before}, {dw}, withAlpha(0.5f), 1, {2}});
   }
 }
+
+// LoRA's: either side is narrow; rows below, at and above those summed by themselves.
+TEST(Linear, NarrowWeightGradient) {
+  for (int64_t rows : {1, 33, 257})
+    for (int64_t rank : {1, 5, 8, 16, 64})
+      for (int64_t wide : {64, 77, 290})
+        for (bool transposed : {false, true}) {
+          const int64_t outputs = transposed ? wide : rank, inputs = transposed ? rank : wide;
+          Value dy = Value::random(rows, outputs, 1), x = Value::random(rows, inputs, 2);
+          Value before = Value::random(outputs, inputs, 3), dw = Value::constant(outputs, inputs, 0);
+          expectAgreement({"linear_weight_gradient", {dy, x, {}}, {dw}, withAlpha(2.0f)});
+          expectAgreement({"linear_weight_gradient", {dy, x, before}, {dw}, withAlpha(0.5f), 1, {2}});
+        }
+}

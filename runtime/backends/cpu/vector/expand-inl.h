@@ -156,11 +156,12 @@ template <typename D> HWY_INLINE hn::Vec<D> loadEveryFourthRow(D d, const float 
   }
 }
 
-// out[c][r] = in[r][c] for 32 x 32 floats.
-inline void transposePanel(const float *HWY_RESTRICT in, int64_t inStride, float *HWY_RESTRICT out) {
+// out[c][r] = in[r][c] for 32 rows of 32 floats, or of the first `columns`.
+inline void transposePanel(const float *HWY_RESTRICT in, int64_t inStride, float *HWY_RESTRICT out,
+                           int64_t columns = panelWidth) {
   const FloatTag d;
   for (int64_t r = 0; r < panelWidth; r += lanes)
-    for (int64_t c = 0; c < panelWidth; c += 4) {
+    for (int64_t c = 0; c < columns; c += 4) {
       const float *from = in + r * inStride + c;
       auto row0 = loadEveryFourthRow(d, from, inStride), row1 = loadEveryFourthRow(d, from + inStride, inStride);
       auto row2 = loadEveryFourthRow(d, from + 2 * inStride, inStride);
@@ -234,8 +235,8 @@ inline void expandTransposedCodes(const GroupedColumns &columns, const int64_t *
     }
 }
 
-// panel[c][r] = w[row + r][column + c], c < count rounded up to whole panels, r < panelWidth, column a multiple of it.
-// Rows beyond w's repeat its last one: their products are never read.
+// panel[c][r] = w[row + r][column + c], c < count, r < panelWidth, column a multiple of it. What lies behind these, up
+// to whole panels, is undefined. Rows beyond w's repeat its last one: their products are never read.
 inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64_t count, float *panel) {
   int64_t rows[panelWidth];
   for (int64_t r = 0; r < panelWidth; ++r)
@@ -252,7 +253,7 @@ inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64
           [&](int64_t r) { return straight + r * panelWidth; });
     for (int64_t r = 0; r < panelWidth && !isInBlocks(w); ++r)
       copyColumns(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
-    transposePanel(straight, panelWidth, panel);
+    transposePanel(straight, panelWidth, panel, std::min(panelWidth, count - c));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 
 #include "runtime/backends/cpu/vector/narrow-inl.h"
+#include "runtime/backends/cpu/vector/narrow_gradient-inl.h"
 #include "runtime/backends/cpu/vector/thin-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -119,13 +120,15 @@ void LinearWeightGradient(const Call &call, const Context &context) {
         *to = (products.first && !accumulates ? 0.0f : *to) + alpha * products.tile[r * panelWidth + c];
       }
   };
-  const FloatFactors left{{narrow, true}};
-  const RightMatrix right{wide, false};
+  auto multiply = [&](const auto &finish) HWY_ATTR {
+    if (narrow.columns <= maximumLowRank)
+      return multiplyNarrowGradient(context, narrow, wide, finish);
+    multiplyPanels(context, narrow.columns, FloatFactors{{narrow, true}}, RightMatrix{wide, false}, LowRank(), finish);
+  };
   if (transposed)
-    multiplyPanels(context, dw.columns, left, right, LowRank(), scatter);
+    multiply(scatter);
   else
-    multiplyPanels(context, dw.rows, left, right, LowRank(),
-                   Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
+    multiply(Accumulate{dw, accumulates ? dw : operandOf(call, 2), nullptr, alpha});
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE

@@ -61,6 +61,9 @@ template <typename T> HWY_INLINE void storeSome(LaneVector<T> value, T *to, int6
 HWY_INLINE FloatVector widen(LaneVector<uint16_t> halves) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(LaneTag<uint32_t>(), halves)));
 }
+HWY_INLINE FloatVector loadWide(const float *from) { return hn::LoadU(FloatTag(), from); }
+HWY_INLINE FloatVector loadWide(const uint16_t *from) { return widen(hn::LoadU(LaneTag<uint16_t>(), from)); }
+
 // As format::floatToBfloat.
 HWY_INLINE LaneVector<uint16_t> roundToBf16(FloatVector value) {
   const LaneTag<uint32_t> d;

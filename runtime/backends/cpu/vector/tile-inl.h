@@ -81,6 +81,11 @@ private:
   LeftOperand straight(int64_t row, int64_t rows, int64_t column, int64_t columns, float *room) const {
     if (tensor.storage == Storage::F32)
       return {floatRowOf(tensor, row) + column, tensor.stride, 1};
+    if (columns == tensor.stride) { // of LoRA's few columns rows adjoin, and are one
+      const uint16_t *all = rowOf(tensor, row).halves();
+      mapRow(room, rows * columns, [&](int64_t i, int64_t n) HWY_ATTR { return widen(loadSome(all + i, n)); });
+      return {room, columns, 1};
+    }
     const FloatTag d;
     int64_t stride = wholeVectors(columns), left = tensor.columns - column;
     int64_t whole = std::min(stride, left / lanes * lanes); // what lies beyond the block in the row makes whole vectors
@@ -100,8 +105,9 @@ private:
 // with the length of a chain and the number of chains, which together are far less than the depth.
 constexpr int64_t chain = 32;
 
-template <int Rows, int Vectors>
-HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float *HWY_RESTRICT panel,
+// Panels are of floats or, where they lie in an activation, of BF16.
+template <int Rows, int Vectors, typename Element>
+HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const Element *HWY_RESTRICT panel,
                                     int64_t panelStride, float *HWY_RESTRICT out, int64_t outStride, bool accumulate) {
 #if HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
   if (left.depthStride == 1)
@@ -130,7 +136,7 @@ HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float
       FloatVector right[Vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v)
-        right[v] = hn::LoadU(d, panel + v * lanes);
+        right[v] = loadWide(panel + v * lanes);
       panel += panelStride;
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; ++r) {
@@ -156,8 +162,8 @@ HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const float
 #endif
 }
 
-template <int Rows>
-void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand left, const float *panel,
+template <int Rows, typename Element>
+void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand left, const Element *panel,
                       int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
   if constexpr (Rows > 1)
     if (count < Rows)
@@ -175,8 +181,9 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
 
 // out[rows, columns] (+)= left[rows, depth] panel[depth, columns], any number of rows. Columns are rounded up to whole
 // registers, at most to the next multiple of panelWidth: panel and out must have room.
-inline void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const float *panel,
-                         int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
+template <typename Element>
+void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const Element *panel,
+                  int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
   forEachTile(rows, tileRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
     multiplyRowCount<tileRows>(height, columns, depth, left.at(first, 0), panel, panelStride, out + first * outStride,
                                outStride, accumulate);

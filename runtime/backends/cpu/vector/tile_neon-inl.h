@@ -26,11 +26,11 @@ template <int lane> HWY_INLINE float32x4_t addLane(float32x4_t sum, float32x4_t 
 }
 
 // One step of the depth: of each row of A the element in `lane`, and a row of B.
-template <int lane, int Rows, int Vectors>
-HWY_INLINE void addStep(const float32x4_t (&left)[Rows], const float *panel, float32x4_t (&sums)[Rows][Vectors]) {
+template <int lane, int Rows, int Vectors, typename Element>
+HWY_INLINE void addStep(const float32x4_t (&left)[Rows], const Element *panel, float32x4_t (&sums)[Rows][Vectors]) {
 #pragma GCC unroll 4
   for (int v = 0; v < Vectors; ++v) {
-    const float32x4_t right = vld1q_f32(panel + 4 * v);
+    const float32x4_t right = loadWide(panel + 4 * v).raw;
 #pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r)
       sums[r][v] = addLane<lane>(sums[r][v], right, left[r]);
@@ -50,8 +50,8 @@ template <int count> HWY_INLINE float32x4_t loadFloats(const float *from) {
 }
 
 // Adds the products of `depth` steps, where a row's elements lie side by side.
-template <int Rows, int Vectors>
-HWY_INLINE void addStraight(int64_t depth, const float *left, int64_t rowStride, const float *HWY_RESTRICT panel,
+template <int Rows, int Vectors, typename Element>
+HWY_INLINE void addStraight(int64_t depth, const float *left, int64_t rowStride, const Element *HWY_RESTRICT panel,
                             int64_t panelStride, float32x4_t (&sums)[Rows][Vectors]) {
   float32x4_t values[Rows];
   for (; depth >= 4; depth -= 4, left += 4, panel += 4 * panelStride) {
@@ -72,8 +72,8 @@ HWY_INLINE void addStraight(int64_t depth, const float *left, int64_t rowStride,
 }
 
 // The same where the rows' elements of a step lie side by side.
-template <int Vectors, size_t... Rows>
-HWY_INLINE void addTransposed(int64_t depth, const float *left, int64_t depthStride, const float *HWY_RESTRICT panel,
+template <int Vectors, typename Element, size_t... Rows>
+HWY_INLINE void addTransposed(int64_t depth, const float *left, int64_t depthStride, const Element *HWY_RESTRICT panel,
                               int64_t panelStride, float32x4_t (&sums)[sizeof...(Rows)][Vectors],
                               std::index_sequence<Rows...>) {
   constexpr int rows = sizeof...(Rows);
@@ -83,7 +83,7 @@ HWY_INLINE void addTransposed(int64_t depth, const float *left, int64_t depthStr
       values[1] = loadFloats<rows - 4>(left + 4);
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
-      const float32x4_t right = vld1q_f32(panel + 4 * v);
+      const float32x4_t right = loadWide(panel + 4 * v).raw;
       ((sums[Rows][v] = addLane<Rows % 4>(sums[Rows][v], right, values[Rows / 4])), ...);
     }
   }
@@ -91,8 +91,8 @@ HWY_INLINE void addTransposed(int64_t depth, const float *left, int64_t depthStr
 
 // out[Rows, 4 Vectors] (+)= left panel, as multiplyRegisters has it. `leftStride` is that of the rows, or where these
 // lie side by side that of the depth.
-template <bool transposed, int Rows, int Vectors, int64_t chain>
-HWY_NOINLINE void multiplyLanes(int64_t depth, const float *left, int64_t leftStride, const float *HWY_RESTRICT panel,
+template <bool transposed, int Rows, int Vectors, int64_t chain, typename Element>
+HWY_NOINLINE void multiplyLanes(int64_t depth, const float *left, int64_t leftStride, const Element *HWY_RESTRICT panel,
                                 int64_t panelStride, float *HWY_RESTRICT out, int64_t outStride, bool accumulate) {
   static_assert(Rows <= 6 && Vectors <= 4, "all sums are in registers, beside A's elements and two vectors of B");
   do {
