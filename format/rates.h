@@ -125,8 +125,8 @@ inline std::string rateName(std::string_view kernel, std::string_view storage, s
   return kind.empty() ? name : name.append(" ").append(kind);
 }
 
-// Beside the kernels' names: those of optimizers, for an element of an adapter, and these for a byte that is written and
-// read again, in a file and in memory that no cache holds.
+// Beside the kernels' names: those of optimizers, for an element of an adapter, and these for a byte that is written
+// and read again, in a file and in memory that no cache holds.
 constexpr const char *spillRate = "spill", *memoryRate = "memory";
 // Of an optimizer's updates: those of a tensor that one thread updates go by its name, those of larger ones by this.
 inline std::string rateOfLarge(std::string_view optimizer) { return std::string(optimizer) + " large"; }
