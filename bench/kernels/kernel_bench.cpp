@@ -168,8 +168,14 @@ struct Recurrence {
     bench.tokens = tokens;
     attributes.heads = attributes.kvHeads = heads, attributes.scale = 0.0884f;
     g = bench.matrix(tokens, heads), beta = bench.activation(tokens, heads);
-    std::fill_n(g.f32(), tokens * heads, -2.0f); // keys have no norm here: states would grow
+    std::fill_n(g.f32(), tokens * heads, -0.1f);
+    for (int64_t n = 0; n < tokens; ++n)
+      for (int64_t head = 0; head < heads; ++head)
+        rowOf(beta, n).set(head, 0.5f);
     q = rows(), k = rows(), v = rows();
+    for (int64_t n = 0; n < tokens; ++n) // keys of length 1, or states would grow without bound
+      for (int64_t i = 0; i < k.columns; ++i)
+        rowOf(k, n).set(i, rowOf(k, n)[i] * attributes.scale);
   }
   Tensor rows() { return bench.activation(tokens, heads * width); }
   Tensor states(int64_t count) { return bench.matrix(count, heads * width * width); }
