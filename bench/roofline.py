@@ -30,7 +30,7 @@ from parts.shapes import LENGTHS
 from parts.speed.cell import say, steps
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, describe, label
-from parts.speed.models import MODELS, prepare
+from parts.speed.models import PROFILED_MODELS, prepare
 from parts.speed.rates import find_bench
 from parts.speed.trace import calls_by_step
 
@@ -103,7 +103,7 @@ def publish(results: dict, arguments: argparse.Namespace) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cores = available_cores()
-    parser.add_argument("--model", choices=MODELS, default="Qwen2.5-0.5B")
+    parser.add_argument("--model", choices=PROFILED_MODELS, default="Qwen2.5-0.5B")
     parser.add_argument("--tokens", type=int, default=256, help="in a row")
     parser.add_argument("--budget", type=float, help="in MB, that the plan keeps; without it, the plan has none")
     parser.add_argument("--threads", type=int, default=cores, help="one for each core")

@@ -142,14 +142,18 @@ inline void unpack(const BlockQ51 &block, int64_t, Piece &out) {
   setBoth(out, halfToFloat(block.scale), halfToFloat(block.low));
 }
 
+inline float scaleOf(const BlockMXFP4 &block) {
+  const uint32_t exponent = block.exponent;
+  return bitsToFloat(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
+
 inline void unpack(const BlockMXFP4 &block, int64_t, Piece &out) {
   constexpr int8_t doubled[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   for (int64_t i = 0; i < pieceSize / 2; ++i) {
     out.codes[i] = doubled[block.codes[i] & 15];
     out.codes[i + 16] = doubled[block.codes[i] >> 4];
   }
-  const uint32_t exponent = block.exponent;
-  setBoth(out, bitsToFloat(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23), noMinimum);
+  setBoth(out, scaleOf(block), noMinimum);
 }
 
 template <Storage storage> struct BlockOf;

@@ -64,6 +64,20 @@ public:
     return tensor;
   }
 
+  // As GGUF files have them, whatever the numbers are.
+  Tensor inBlocks(int64_t rows, int64_t columns, Storage blocks) {
+    auto &drawn = bytes.emplace_back(rows * mebp::format::rowBytesOf(blocks, columns));
+    for (uint8_t &byte : drawn)
+      byte = static_cast<uint8_t>(generator());
+    Tensor tensor;
+    tensor.data = drawn.data(), tensor.rows = rows, tensor.columns = columns, tensor.stride = columns;
+    tensor.storage = blocks;
+    return tensor;
+  }
+  Tensor weight(int64_t rows, int64_t columns, Storage kind) {
+    return kind == Storage::Int4 ? int4(rows, columns) : inBlocks(rows, columns, kind);
+  }
+
   // Runs the kernel over and over; `flops` is what one call computes.
   void measure(benchmark::State &state, const char *name, std::vector<Tensor> operands, std::vector<Tensor> results,
                double flops, const Attributes &attributes = {}) {
@@ -88,17 +102,18 @@ private:
   std::vector<std::vector<uint16_t>> halves;
 };
 
-void linear(benchmark::State &state, Storage storage) {
+void linear(benchmark::State &state, Storage storage, Storage weights) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
   Bench bench(storage);
-  bench.measure(state, "linear", {bench.activation(rows, inputs), bench.int4(outputs, inputs), {}, {}},
+  bench.measure(state, "linear", {bench.activation(rows, inputs), bench.weight(outputs, inputs, weights), {}, {}},
                 {bench.activation(rows, outputs)}, 2.0 * rows * inputs * outputs);
 }
 
-void linearInputGradient(benchmark::State &state, Storage storage) {
+void linearInputGradient(benchmark::State &state, Storage storage, Storage weights) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
   Bench bench(storage);
-  bench.measure(state, "linear_input_gradient", {bench.activation(rows, outputs), bench.int4(outputs, inputs), {}},
+  bench.measure(state, "linear_input_gradient",
+                {bench.activation(rows, outputs), bench.weight(outputs, inputs, weights), {}},
                 {bench.activation(rows, inputs)}, 2.0 * rows * inputs * outputs);
 }
 
@@ -143,6 +158,47 @@ void attentionGradient(benchmark::State &state, Storage storage) {
   bench.measure(state, "attention_gradient", {q, k, v, o, lse, bench.activation(tokens, 576), {}, {}},
                 {bench.activation(tokens, 576), bench.matrix(tokens, 192), bench.matrix(tokens, 192)},
                 5.0 * 576 * tokens * tokens, attentionAttributes());
+}
+
+// Of Qwen3.5-0.8B: 16 heads with states of 128 by 128.
+struct Recurrence {
+  static constexpr int64_t tokens = 256, heads = 16, width = 128;
+
+  explicit Recurrence(Storage storage) : bench(storage) {
+    bench.tokens = tokens;
+    attributes.heads = attributes.kvHeads = heads, attributes.scale = 0.0884f;
+    g = bench.matrix(tokens, heads), beta = bench.activation(tokens, heads);
+    std::fill_n(g.f32(), tokens * heads, -0.1f);
+    for (int64_t n = 0; n < tokens; ++n)
+      for (int64_t head = 0; head < heads; ++head)
+        rowOf(beta, n).set(head, 0.5f);
+    q = rows(), k = rows(), v = rows();
+    for (int64_t n = 0; n < tokens; ++n) // keys of length 1, or states would grow without bound
+      for (int64_t i = 0; i < k.columns; ++i)
+        rowOf(k, n).set(i, rowOf(k, n)[i] * attributes.scale);
+  }
+  Tensor rows() { return bench.activation(tokens, heads * width); }
+  Tensor states(int64_t count) { return bench.matrix(count, heads * width * width); }
+
+  Bench bench;
+  Attributes attributes;
+  Tensor q, k, v, g, beta;
+};
+
+void gatedDelta(benchmark::State &state, Storage storage) {
+  Recurrence of(storage);
+  of.bench.measure(state, "gated_delta", {of.q, of.k, of.v, of.g, of.beta, {}, {}},
+                   {of.rows(), of.states(1), of.states(4)}, 7.0 * of.tokens * of.heads * of.width * of.width,
+                   of.attributes);
+}
+
+void gatedDeltaGradient(benchmark::State &state, Storage storage) {
+  Recurrence of(storage);
+  of.bench.measure(state, "gated_delta_gradient", {of.q, of.k, of.v, of.g, of.beta, of.states(4), of.rows(), {}, {}},
+                   {of.bench.matrix(of.tokens, of.heads * of.width), of.bench.matrix(of.tokens, of.heads * of.width),
+                    of.rows(), of.bench.matrix(of.tokens, of.heads), of.bench.activation(of.tokens, of.heads),
+                    of.states(1)},
+                   20.0 * of.tokens * of.heads * of.width * of.width, of.attributes);
 }
 
 // Kernels that move memory: what they read and write in a second.
@@ -200,16 +256,29 @@ void loraShapes(benchmark::internal::Benchmark *bench) {
     bench->Args({256, inputs, outputs});
 }
 
+void blockShapes(benchmark::internal::Benchmark *bench) {
+  for (auto [inputs, outputs] : {std::pair{1024, 3584}, std::pair{3584, 1024}}) // Qwen3.5-0.8B, which 256 divides
+    bench->Args({256, inputs, outputs});
+}
+
 void registerAll(const std::string &suffix, Storage storage) {
-  auto add = [&](const char *name, auto function, auto... arguments) {
+  auto add = [&](const std::string &name, auto function, auto... arguments) {
     return benchmark::RegisterBenchmark((name + suffix).c_str(), function, storage, arguments...)->UseRealTime();
   };
-  add("linear", linear)->Apply(layerShapes);
-  add("linear_input_gradient", linearInputGradient)->Apply(layerShapes);
+  add("linear", linear, Storage::Int4)->Apply(layerShapes)->Apply(blockShapes);
+  add("linear_input_gradient", linearInputGradient, Storage::Int4)->Apply(layerShapes)->Apply(blockShapes);
+  for (Storage blocks :
+       {Storage::F16, Storage::Q50, Storage::Q51, Storage::Q4K, Storage::Q5K, Storage::Q6K, Storage::MXFP4}) {
+    const std::string name = std::string("_") + mebp::format::nameOf(blocks);
+    add("linear" + name, linear, blocks)->Apply(blockShapes);
+    add("linear_input_gradient" + name, linearInputGradient, blocks)->Apply(blockShapes);
+  }
   add("lora_linear", loraLinear)->Apply(loraShapes);
   add("lora_weight_gradient", loraWeightGradient)->Apply(loraShapes);
   add("attention", attention)->Arg(256)->Arg(1024);
   add("attention_gradient", attentionGradient)->Arg(256)->Arg(1024);
+  add("gated_delta", gatedDelta);
+  add("gated_delta_gradient", gatedDeltaGradient);
   add("add", moving, "add", 2, 1, Attributes());
   add("concat", moving, "concat", 1, 1, Attributes());
   add("gated_silu", moving, "gated", 2, 1, Attributes());

@@ -4,6 +4,9 @@
 // rows.
 #include "support.h"
 
+#include "runtime/backends/cpu/choice.h"
+#include "runtime/backends/cpu/products/bf16_products.h"
+
 #include <gtest/gtest.h>
 
 using namespace mebp::cpu;
@@ -94,6 +97,32 @@ TEST_P(Blocks, AreTheirNumbers) {
     EXPECT_LT(distance(run({"linear", {x, w, {}, {}}, {y}}, set)[0].elements(),
                        run({"linear", {x, w.dequantised(), {}, {}}, {y}}, set)[0].elements()),
               2e-6);
+}
+
+// Where products are of bf16, numbers are rounded only after they are what readRow says, bit for bit.
+TEST_P(Blocks, ArePanelsOfTheirNumbersRounded) {
+  constexpr int64_t panelWidth = Bf16Products::panelWidth, rows = 45;
+  const int64_t columns = whole(1024), depth = std::min<int64_t>(columns, 96);
+  Value w = weight(rows, columns), numbers = w.dequantised();
+  const Tensor blocks = w.tensor(), plain = numbers.tensor();
+  for (InstructionSet set : availableInstructionSets())
+    if (const Bf16Products *products = findBf16Products(set)) {
+      for (int64_t column = 0; column < columns; column += panelWidth)
+        for (int64_t first : {0, 12}) {
+          std::vector<uint16_t> panel(2 * panelWidth * panelWidth), expected = panel;
+          products->expand(blocks, first, rows - first, column, panel.data());
+          products->expand(plain, first, rows - first, column, expected.data());
+          EXPECT_EQ(panel, expected) << nameOf(set) << " column " << column;
+        }
+      for (int64_t row : {0, 32}) {
+        std::vector<uint16_t> panel(depth * panelWidth), expected = panel;
+        for (int64_t column = 0; column + depth <= columns; column += panelWidth) {
+          products->expandTransposed(blocks, row, column, depth, panel.data());
+          products->expandTransposed(plain, row, column, depth, expected.data());
+          EXPECT_EQ(panel, expected) << nameOf(set) << " row " << row << " column " << column;
+        }
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Storages, Blocks,

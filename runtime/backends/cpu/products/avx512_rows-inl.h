@@ -4,9 +4,8 @@
 // together: neighbours interleaved, or 16 x 16 pairs transposed. Included after all other headers.
 #pragma once
 
+#include "runtime/backends/cpu/products/avx512_blocks-inl.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
-
-#include "format/blocks.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -21,12 +20,6 @@ namespace mebp::cpu::avx512 {
 
 constexpr int64_t width = Bf16Products::panelWidth;
 
-inline __m512i round(__m512 low, __m512 high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
-
-struct TwoRows {
-  __m512i first, second;
-};
-
 inline __m512i widenBytes(const uint8_t *from) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
 }
@@ -35,20 +28,13 @@ inline __m512 dequantize(const uint8_t *codes, float scale, float minimum) {
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(widenBytes(codes)), _mm512_set1_ps(scale), _mm512_set1_ps(minimum));
 }
 
-// A piece of a row in blocks.
-template <Storage storage> inline __m512i roundPiece(const uint8_t *row, int64_t column) {
-  alignas(64) float numbers[width];
-  format::expandPiece<storage>(row, column / width, numbers);
-  return round(_mm512_load_ps(numbers), _mm512_load_ps(numbers + 16));
-}
-
 // 32 elements each of two rows of w, from `column` on. Of quantised ones, those at `scales` and `minima` are the first
 // row's, the next the second's; of others, `present` says which elements there are.
 template <Storage storage>
 inline TwoRows load(const uint8_t *first, const uint8_t *second, int64_t column, const float *scales,
                     const float *minima, __mmask32 present) {
   if constexpr (format::isInBlocks(storage))
-    return {roundPiece<storage>(first, column), roundPiece<storage>(second, column)};
+    return roundPieces<storage>(first, second, column);
   first += format::bytesOf(storage, column), second += format::bytesOf(storage, column);
   if constexpr (storage == Storage::Int4) {
     // All sixteen values of both groups are one table. A look-up takes five bits: a code, and whose.

@@ -10,6 +10,7 @@
 #include "runtime/backends/cpu/vector/parallel.h"
 
 #include <cmath>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/vector/delta.cpp"
@@ -130,34 +131,67 @@ static int64_t keptColumns(const DeltaShape &shape, int64_t stride) {
   return std::max<int64_t>(1, std::min(shape.width, most >= 4 ? most / 4 * 4 : most));
 }
 
+// Neighbours that are computed at once: they share loads of rows, and the latency of a sum is that of all their sums.
+constexpr int64_t neighbours = 4;
+
+// Calls body(first column, how many: a constant) for all `columns`.
+template <typename Body> HWY_INLINE void forEachNeighbours(int64_t columns, const Body &body) {
+  int64_t c = 0;
+  for (; c + neighbours <= columns; c += neighbours)
+    body(c, std::integral_constant<int64_t, neighbours>());
+  for (; c < columns; ++c)
+    body(c, std::integral_constant<int64_t, 1>());
+}
+
+template <int64_t Count> HWY_INLINE void sumEach(const FloatVector (&sums)[Count], float (&out)[Count]) {
+  if constexpr (Count == neighbours)
+    hn::StoreU(sumsOf(sums[0], sums[1], sums[2], sums[3]), hn::Full128<float>(), out);
+  else
+    out[0] = sumOf(sums[0]);
+}
+
 // The states of columns [column, column + columns) before the update of each row.
 static void keepStates(MarkedRows &rows, const DeltaShape &shape, const Call &call, const float *mark, int64_t head,
                        int64_t column, int64_t columns) {
   const FloatTag d;
+  const int64_t stride = rows.stride;
   for (int64_t c = 0; c < columns; ++c)
-    for (int64_t i = 0; i < rows.stride; ++i)
-      rows.own[c * rows.stride + i] = i < shape.keyWidth ? mark[i * shape.width + column + c] : 0;
+    for (int64_t i = 0; i < stride; ++i)
+      rows.own[c * stride + i] = i < shape.keyWidth ? mark[i * shape.width + column + c] : 0;
   for (int64_t t = 0; t < rows.count; ++t) {
     const Row v = rowOf(call.operands[2], rows.first + t) + head * shape.width + column;
-    const float *k = rows.k + t * rows.stride;
+    const float *k = rows.k + t * stride;
     const FloatVector decay = hn::Set(d, rows.isFirst[t] ? 0.0f : rows.decay[t]);
-    for (int64_t c = 0; c < columns; ++c) {
-      float *own = rows.own + c * rows.stride, *kept = rows.states + (t * columns + c) * rows.stride;
-      if (rows.isFirst[t])
-        std::fill_n(own, rows.stride, 0.0f);
-      FloatVector sum = hn::Zero(d);
-      for (int64_t i = 0; i < rows.stride; i += lanes) {
-        const FloatVector state = hn::Mul(decay, hn::LoadU(d, own + i));
-        hn::StoreU(state, d, kept + i);
-        sum = hn::MulAdd(state, hn::LoadU(d, k + i), sum);
+    if (rows.isFirst[t])
+      std::fill_n(rows.own, columns * stride, 0.0f);
+    forEachNeighbours(columns, [&](int64_t c, auto constant) HWY_ATTR {
+      constexpr int64_t count = decltype(constant)::value;
+      float *own = rows.own + c * stride, *kept = rows.states + (t * columns + c) * stride;
+      FloatVector sums[count], updates[count];
+      for (int64_t j = 0; j < count; ++j)
+        sums[j] = hn::Zero(d);
+      for (int64_t i = 0; i < stride; i += lanes) {
+        const FloatVector key = hn::LoadU(d, k + i);
+        for (int64_t j = 0; j < count; ++j) {
+          const FloatVector state = hn::Mul(decay, hn::LoadU(d, own + j * stride + i));
+          hn::StoreU(state, d, kept + j * stride + i);
+          sums[j] = hn::MulAdd(state, key, sums[j]);
+        }
       }
-      const float taken = v[c] - sumOf(sum), update = rows.beta[t] * taken;
-      rows.taken[t * columns + c] = taken;
-      rows.updates[t * columns + c] = update;
-      const FloatVector u = hn::Set(d, update);
-      for (int64_t i = 0; i < rows.stride; i += lanes)
-        hn::StoreU(hn::MulAdd(u, hn::LoadU(d, k + i), hn::LoadU(d, kept + i)), d, own + i);
-    }
+      float found[count];
+      sumEach(sums, found);
+      for (int64_t j = 0; j < count; ++j) {
+        const float taken = v[c + j] - found[j], update = rows.beta[t] * taken;
+        rows.taken[t * columns + c + j] = taken;
+        rows.updates[t * columns + c + j] = update;
+        updates[j] = hn::Set(d, update);
+      }
+      for (int64_t i = 0; i < stride; i += lanes) {
+        const FloatVector key = hn::LoadU(d, k + i);
+        for (int64_t j = 0; j < count; ++j)
+          hn::StoreU(hn::MulAdd(updates[j], key, hn::LoadU(d, kept + j * stride + i)), d, own + j * stride + i);
+      }
+    });
   }
 }
 
@@ -165,47 +199,68 @@ static void keepStates(MarkedRows &rows, const DeltaShape &shape, const Call &ca
 static void goBack(MarkedRows &rows, const DeltaShape &shape, const Call &call, int64_t head, int64_t column,
                    int64_t columns) {
   const FloatTag d;
+  const int64_t stride = rows.stride;
   for (int64_t t = rows.count; t-- > 0;) {
     const int64_t n = rows.first + t;
     const Row dout = rowOf(call.operands[6], n) + head * shape.width + column;
     const Row dv = rowOf(call.results[2], n) + head * shape.width + column;
-    const float *q = rows.q + t * rows.stride, *k = rows.k + t * rows.stride;
-    float *dq = rows.dq + t * rows.stride, *dk = rows.dk + t * rows.stride;
+    const float *q = rows.q + t * stride, *k = rows.k + t * stride;
+    float *dq = rows.dq + t * stride, *dk = rows.dk + t * stride;
+    const FloatVector decay = hn::Set(d, rows.isFirst[t] ? 0.0f : rows.decay[t]);
     FloatVector ofDecay = hn::Zero(d);
     // Behind a norm, do is nearly orthogonal to o: this sum of large terms is small, and what it loses is seen.
     double ofUpdates = 0;
     float ofBeta = 0;
-    for (int64_t c = 0; c < columns; ++c) {
-      float *gradient = rows.gradients + c * rows.stride;
-      const float *state = rows.states + (t * columns + c) * rows.stride;
-      const float upstream = shape.scale * dout[c], update = rows.updates[t * columns + c];
-      const FloatVector g = hn::Set(d, upstream), u = hn::Set(d, update);
-      FloatVector sum = hn::Zero(d);
-      for (int64_t i = 0; i < rows.stride; i += lanes) {
-        const FloatVector later = hn::LoadU(d, gradient + i), r = hn::MulAdd(hn::LoadU(d, q + i), g, later);
-        hn::StoreU(hn::MulAdd(later, u, hn::LoadU(d, dk + i)), d, dk + i);
-        hn::StoreU(r, d, gradient + i);
-        sum = hn::MulAdd(r, hn::LoadU(d, k + i), sum);
+    forEachNeighbours(columns, [&](int64_t c, auto constant) HWY_ATTR {
+      constexpr int64_t count = decltype(constant)::value;
+      float *gradient = rows.gradients + c * stride;
+      const float *state = rows.states + (t * columns + c) * stride;
+      FloatVector upstream[count], updates[count], sums[count];
+      for (int64_t j = 0; j < count; ++j) {
+        const float own = shape.scale * dout[c + j], update = rows.updates[t * columns + c + j];
+        ofUpdates += static_cast<double>(update) * own;
+        upstream[j] = hn::Set(d, own), updates[j] = hn::Set(d, update), sums[j] = hn::Zero(d);
       }
-      const float du = sumOf(sum), own = rows.beta[t] * du;
-      const FloatVector w = hn::Set(d, own);
-      const FloatVector decay = hn::Set(d, rows.isFirst[t] ? 0.0f : rows.decay[t]);
-      for (int64_t i = 0; i < rows.stride; i += lanes) {
-        const FloatVector r = hn::LoadU(d, gradient + i), s = hn::LoadU(d, state + i);
-        hn::StoreU(hn::MulAdd(s, g, hn::LoadU(d, dq + i)), d, dq + i);
-        hn::StoreU(hn::NegMulAdd(s, w, hn::LoadU(d, dk + i)), d, dk + i);
-        const FloatVector rest = hn::NegMulAdd(hn::LoadU(d, k + i), w, r);
-        ofDecay = hn::MulAdd(rest, s, ofDecay);
-        hn::StoreU(hn::Mul(decay, rest), d, gradient + i);
+      for (int64_t i = 0; i < stride; i += lanes) {
+        const FloatVector query = hn::LoadU(d, q + i), key = hn::LoadU(d, k + i);
+        FloatVector ofKey = hn::LoadU(d, dk + i);
+        for (int64_t j = 0; j < count; ++j) {
+          float *at = gradient + j * stride + i;
+          const FloatVector later = hn::LoadU(d, at), r = hn::MulAdd(query, upstream[j], later);
+          ofKey = hn::MulAdd(later, updates[j], ofKey);
+          hn::StoreU(r, d, at);
+          sums[j] = hn::MulAdd(r, key, sums[j]);
+        }
+        hn::StoreU(ofKey, d, dk + i);
       }
-      if (rows.isFirst[t])
-        std::fill_n(gradient, rows.stride, 0.0f);
-      dv.set(c, own);
-      ofBeta += du * rows.taken[t * columns + c];
-      ofUpdates += static_cast<double>(update) * upstream;
-    }
+      float du[count];
+      sumEach(sums, du);
+      for (int64_t j = 0; j < count; ++j) {
+        const float own = rows.beta[t] * du[j];
+        dv.set(c + j, own);
+        ofBeta += du[j] * rows.taken[t * columns + c + j];
+        updates[j] = hn::Set(d, own);
+      }
+      for (int64_t i = 0; i < stride; i += lanes) {
+        const FloatVector key = hn::LoadU(d, k + i);
+        FloatVector ofQuery = hn::LoadU(d, dq + i), ofKey = hn::LoadU(d, dk + i);
+        for (int64_t j = 0; j < count; ++j) {
+          float *at = gradient + j * stride + i;
+          const FloatVector s = hn::LoadU(d, state + j * stride + i);
+          ofQuery = hn::MulAdd(s, upstream[j], ofQuery);
+          ofKey = hn::NegMulAdd(s, updates[j], ofKey);
+          const FloatVector rest = hn::NegMulAdd(key, updates[j], hn::LoadU(d, at));
+          ofDecay = hn::MulAdd(rest, s, ofDecay);
+          hn::StoreU(hn::Mul(decay, rest), d, at);
+        }
+        hn::StoreU(ofQuery, d, dq + i);
+        hn::StoreU(ofKey, d, dk + i);
+      }
+    });
+    if (rows.isFirst[t])
+      std::fill_n(rows.gradients, columns * stride, 0.0f);
     const FloatVector updates = hn::Set(d, static_cast<float>(ofUpdates));
-    for (int64_t i = 0; i < rows.stride; i += lanes) {
+    for (int64_t i = 0; i < stride; i += lanes) {
       hn::StoreU(hn::MulAdd(hn::LoadU(d, k + i), updates, hn::LoadU(d, dq + i)), d, dq + i);
       hn::StoreU(hn::MulAdd(hn::LoadU(d, q + i), updates, hn::LoadU(d, dk + i)), d, dk + i);
     }
