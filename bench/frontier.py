@@ -49,12 +49,13 @@ def flags(options: dict) -> list[str]:
 
 
 def list_points(model: Model, tokens: int, arguments: argparse.Namespace, rates: Path, folder: Path) -> list[dict]:
-    """Of the frontier without spilling; `is_usual` is the plan that no budget has."""
+    """Of the frontier without spilling; `is_usual` is the plan that no budget has, which another may be faster than."""
     output = folder / "plan.json"
     options = {"--seq-len": tokens, "--threads": arguments.threads, "--rates": rates, "--plan-json": output}
     options |= {"--precision": "bf16", "--weights": "int4", "--optimizer": "sgd", "--spill": "none"}
     run_tool([find_tool("mebpc"), str(model.exported), "--plan-only", *flags(options)])
-    usual = json.loads(output.read_text())["peak_bytes"]
+    plan = json.loads(output.read_text())
+    usual = {"peak_bytes": plan["peak_bytes"], "kept_bytes": 0, "seconds": plan["predicted_seconds"], "is_usual": True}
     run_tool([find_tool("mebpc"), str(model.exported), "--frontier", *flags(options)])
     points = json.loads(output.read_text())["frontier"]
     # Along the curve, with as much of its way in time as in (the logarithm of) memory.
@@ -62,10 +63,10 @@ def list_points(model: Model, tokens: int, arguments: argparse.Namespace, rates:
     steps = np.linalg.norm(np.diff(curve, axis=0) / np.ptp(curve, axis=0), axis=1)
     way = np.concatenate([[0], steps.cumsum()])
     chosen = {int(np.abs(way - one).argmin()) for one in np.linspace(0, way[-1], arguments.points)}
-    chosen.add(next(i for i, point in enumerate(points) if point["peak_bytes"] == usual))
     for budget in arguments.budgets:
         chosen.add(max(i for i, point in enumerate(points) if point["peak_bytes"] <= budget * 1e6))
-    return [points[i] | {"is_usual": points[i]["peak_bytes"] == usual} for i in sorted(chosen)]
+    others = [points[i] | {"is_usual": False} for i in chosen if points[i]["peak_bytes"] != usual["peak_bytes"]]
+    return sorted([usual, *others], key=lambda point: point["peak_bytes"])
 
 
 def measure_peak(bundle: Path, tokens: int, threads: int, vocabulary: int, folder: Path) -> int:
@@ -106,7 +107,8 @@ def measure_cell(
         turns = {}
         for number, point in enumerate(points):
             bundle = folder / f"{number}.mebp"
-            model.compile(bundle, tokens, rates=rates, spill="none", memory_budget=point["peak_bytes"], optimizer="sgd")
+            budget = {} if point["is_usual"] else {"memory_budget": point["peak_bytes"]}
+            model.compile(bundle, tokens, rates=rates, spill="none", optimizer="sgd", **budget)
             say(f"{model.name}, {tokens} tokens: {point['peak_bytes'] / 1e6:.1f} MB")
             point["measured_bytes"] = measure_peak(
                 bundle, tokens, arguments.threads, model.config["vocab_size"], folder
