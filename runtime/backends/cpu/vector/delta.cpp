@@ -121,18 +121,19 @@ struct MarkedRows {
   bool isFirst[format::markedRows];
 };
 
-// Columns of which a task keeps all states of marked rows, four at a time where it can.
+// Columns beside each other that are computed at once: they share loads of rows, and the latency of a sum is that of
+// all their sums.
+constexpr int64_t neighbours = 4;
+
+// Columns of which a task keeps all states of marked rows: whole groups of neighbours where it can.
 static int64_t keptColumns(const DeltaShape &shape, int64_t stride) {
   static_assert(((5 * format::markedRows + 2) * format::widestKey + 2 * format::markedRows + 1024) * sizeof(float) <=
                     workspaceBytes,
                 "a column of the widest keys has room");
   const int64_t room = static_cast<int64_t>(workspaceBytes / sizeof(float)) - 4 * format::markedRows * stride - 1024;
   const int64_t most = room / (format::markedRows * (stride + 2) + 2 * stride);
-  return std::max<int64_t>(1, std::min(shape.width, most >= 4 ? most / 4 * 4 : most));
+  return std::max<int64_t>(1, std::min(shape.width, most >= neighbours ? most / neighbours * neighbours : most));
 }
-
-// Neighbours that are computed at once: they share loads of rows, and the latency of a sum is that of all their sums.
-constexpr int64_t neighbours = 4;
 
 // Calls body(first column, how many: a constant) for all `columns`.
 template <typename Body> HWY_INLINE void forEachNeighbours(int64_t columns, const Body &body) {
