@@ -69,7 +69,9 @@ def measure_all(arguments: argparse.Namespace) -> dict:
     """Everything is written again after each model and length: a whole run takes long, and may be stopped."""
     results = {"device": describe_device(arguments.device)} if arguments.device else {"machine": describe()}
     has_bf16 = multiplies_bf16(results["machine"]) if "machine" in results else True
-    peft_settings(has_bf16, arguments.settings)  # refused before measuring
+    peft_settings(has_bf16, arguments.settings)  # refused before measuring, like what is not built
+    for program in ("peak", "kernel_bench") if "rates" in arguments.parts else ():
+        find_bench(program)
     run = Run(arguments.parts, arguments.threads, arguments.rounds, arguments.seconds, has_bf16, arguments.settings)
     results["cells"] = []
     for line in missing(results["device"]) if arguments.device else ():
@@ -135,8 +137,6 @@ def main() -> None:
         for name in (DEVICE_TABLES if arguments.device else TABLES) if arguments.markdown else ():
             read_between_marks(find_page(arguments.markdown, mark(name)), mark(name))  # refused before measuring
         if not arguments.files:
-            for program in ("peak", "kernel_bench") if "rates" in arguments.parts else ():
-                find_bench(program)
             show(measure_all(arguments))
         for file in arguments.files or ():
             results = json.loads(file.read_text())
