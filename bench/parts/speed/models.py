@@ -14,7 +14,7 @@ PACKAGED = {"SmolLM2-135M": "packaged:smollm2"}
 MODELS = (*PACKAGED, "Qwen2.5-0.5B")
 DEVICE_MODELS = (*MODELS, *SMALL)
 LARGER = ("Qwen2.5-1.5B", "Qwen2.5-3B")  # where memory does not hold all of PEFT's settings at once, by --settings
-PROFILED_MODELS = (*MODELS, *HYBRIDS)
+PROFILED_MODELS = (*MODELS, *LARGER, *HYBRIDS)
 
 
 @dataclass(frozen=True)

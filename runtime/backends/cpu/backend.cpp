@@ -10,6 +10,7 @@
 #include "platform/platform.h"
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/interpreter/interpreter.h"
+#include "runtime/backends/cpu/kernel/flush_denormals.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/registry.h"
 #include "runtime/backends/cpu/vector/parallel.h"
@@ -84,6 +85,7 @@ public:
     context.logitScale = run.logitScale;
     context.dropout = run.dropout;
     context.times = run.observer && run.observer->followsWork() ? &times : nullptr;
+    const cpu::FlushDenormals flush;
     bool isWhole = interpret(programs[program], bound.data(), at(run.arena), run, context);
     return isWhole ? Status() : run.cancellation->refusal();
   }
@@ -93,6 +95,7 @@ public:
 
 private:
   void run(uint64_t count, void (*task)(void *argument, uint64_t index), void *argument) override {
+    const cpu::FlushDenormals flush;
     cpu::parallelFor(machine->contextOf(0), static_cast<int64_t>(count),
                      [&](int64_t index, unsigned char *) { task(argument, static_cast<uint64_t>(index)); });
   }

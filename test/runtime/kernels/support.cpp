@@ -3,6 +3,7 @@
 
 #include "format/alignment.h"
 #include "format/half.h"
+#include "runtime/backends/cpu/kernel/flush_denormals.h"
 #include "runtime/backends/cpu/machine.h"
 #include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/registry.h"
@@ -396,6 +397,7 @@ static void expectFamiliesAgree(const CallSpec &spec, double tolerance, double s
 }
 
 void expectAgreement(const CallSpec &spec, double tolerance, double scale) {
+  const FlushDenormals flush; // as a program runs, and as the threads of a pool do
   SCOPED_TRACE(spec.name);
   expectFamiliesAgree(spec, tolerance, scale);
   for (uint32_t mixture = 0; mixture < 3; ++mixture) {

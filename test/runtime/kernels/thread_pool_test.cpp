@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/backends/cpu/kernel/flush_denormals.h"
 #include "runtime/backends/cpu/vector/parallel.h"
 
 using namespace mebp::cpu;
@@ -68,6 +69,29 @@ TEST(ThreadPool, RunsTasksAtOnce) {
   });
   EXPECT_EQ(here, 2);
 }
+
+#if defined(__x86_64__)
+// As the caller does while it runs a program, and not afterwards.
+TEST(ThreadPool, ItsThreadsFlushDenormals) {
+  Threads threads(2);
+  auto isFlushed = [] {
+    volatile float small = 1e-30f;
+    return small * 1e-10f == 0;
+  };
+  EXPECT_FALSE(isFlushed());
+  std::atomic<int> here{0}, flushed{0};
+  {
+    const FlushDenormals flush;
+    parallelFor(threads.context, 2, [&](int64_t, unsigned char *) {
+      for (++here; here < 2;)
+        std::this_thread::yield();
+      flushed += isFlushed();
+    });
+  }
+  EXPECT_EQ(flushed, 2);
+  EXPECT_FALSE(isFlushed());
+}
+#endif
 
 TEST(ThreadPool, GivesEachThreadItsOwnWorkspace) {
   Threads threads(4);

@@ -6,6 +6,7 @@
 #include "runtime/backends/cpu/kernel/thread_pool.h"
 
 #include "platform/platform.h"
+#include "runtime/backends/cpu/kernel/flush_denormals.h"
 
 #include <algorithm>
 #include <cmath>
@@ -113,6 +114,7 @@ ThreadPool::~ThreadPool() {
 
 void *ThreadPool::start(void *member) {
   platform::beginWorkerThread();
+  const FlushDenormals whileItLives;
   const Member &self = *static_cast<Member *>(member);
   self.pool->serve(self.index);
   return nullptr;
