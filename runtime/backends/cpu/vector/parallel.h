@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 namespace mebp::cpu {
 
@@ -26,26 +27,29 @@ inline int64_t threadsOf(const Context &context) {
 // for a core that is slow or has been taken away.
 template <typename Task> void parallelRuns(const Context &context, int64_t count, int64_t most, const Task &task) {
   constexpr int64_t maximumWorkers = 256;
+  // What is left of a worker's share; on a line of its own, or each would wait for what the others write there.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+
+    // Empty where nothing is left.
+    int64_t take(int64_t most, int64_t &first) {
+      first = next.load(std::memory_order_relaxed);
+      for (;;) {
+        if (first >= end)
+          return first;
+        const int64_t last = first + std::clamp<int64_t>((end - first) / 4, 1, most);
+        if (next.compare_exchange_weak(first, last, std::memory_order_relaxed))
+          return last;
+      }
+    }
+  };
   struct Shared {
     const Task &task;
     unsigned char *workspace;
     ThreadTimes *times;
     int64_t count, most, workers;
-    std::atomic<int64_t> next[maximumWorkers];
-    int64_t ends[maximumWorkers];
-
-    // Of what is left of a worker's share; empty where that is nothing.
-    int64_t take(int64_t worker, int64_t &first) {
-      const int64_t end = ends[worker];
-      first = next[worker].load(std::memory_order_relaxed);
-      for (;;) {
-        if (first >= end)
-          return first;
-        const int64_t last = first + std::clamp<int64_t>((end - first) / 4, 1, most);
-        if (next[worker].compare_exchange_weak(first, last, std::memory_order_relaxed))
-          return last;
-      }
-    }
+    Share *shares;
   };
   if (count == 0)
     return;
@@ -58,14 +62,15 @@ template <typename Task> void parallelRuns(const Context &context, int64_t count
     turn.tasks = static_cast<uint64_t>(count);
     return;
   }
-  Shared shared{task, context.workspace, context.times, count, most, workers, {}, {}};
+  alignas(Share) unsigned char room[maximumWorkers * sizeof(Share)]; // of which as much is written as there are workers
+  Shared shared{task, context.workspace, context.times, count, most, workers, reinterpret_cast<Share *>(room)};
   int64_t weights = 0, before = 0;
   for (int64_t worker = 0; worker < workers; ++worker)
     weights += context.pool->weightOf(static_cast<size_t>(worker));
   for (int64_t worker = 0; worker < workers; ++worker) {
-    shared.next[worker].store(count * before / weights, std::memory_order_relaxed);
+    const int64_t first = count * before / weights;
     before += context.pool->weightOf(static_cast<size_t>(worker));
-    shared.ends[worker] = count * before / weights;
+    new (shared.shares + worker) Share{first, count * before / weights};
   }
   auto work = [](void *argument, size_t self) {
     auto &state = *static_cast<Shared *>(argument);
@@ -74,7 +79,7 @@ template <typename Task> void parallelRuns(const Context &context, int64_t count
     int64_t done = 0;
     for (int64_t offset = 0; offset < state.workers; ++offset) {
       const int64_t worker = (static_cast<int64_t>(self) + offset) % state.workers;
-      for (int64_t first, last; (last = state.take(worker, first)) > first; done += last - first)
+      for (int64_t first, last; (last = state.shares[worker].take(state.most, first)) > first; done += last - first)
         state.task(first, last, workspace);
     }
     turn.tasks = static_cast<uint64_t>(done);
