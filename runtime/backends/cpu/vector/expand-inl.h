@@ -246,14 +246,19 @@ inline void expandTransposed(const Tensor &w, int64_t row, int64_t column, int64
       expandTransposedCodes(GroupedColumns(w, column + c), rows, panel);
       continue;
     }
+    const int64_t width = std::min(panelWidth, count - c);
+    if (w.storage == Storage::F32 && row + panelWidth <= w.rows && width % 4 == 0) { // as it lies
+      transposePanel(floatRowOf(w, row) + column + c, w.stride, panel, width);
+      continue;
+    }
     HWY_ALIGN float straight[panelWidth * panelWidth];
     if (isInBlocks(w))
       forEachPiece(
           w, column + c, panelWidth, [&](int64_t r) { return rows[r]; },
           [&](int64_t r) { return straight + r * panelWidth; });
     for (int64_t r = 0; r < panelWidth && !isInBlocks(w); ++r)
-      copyColumns(w, rows[r], column + c, std::min(panelWidth, count - c), straight + r * panelWidth);
-    transposePanel(straight, panelWidth, panel, std::min(panelWidth, count - c));
+      copyColumns(w, rows[r], column + c, width, straight + r * panelWidth);
+    transposePanel(straight, panelWidth, panel, width);
   }
 }
 

@@ -23,6 +23,9 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t thinRows = CodeFactors::maximumRows;
 
+// Bytes: the CPU's own prefetching ends with each page.
+constexpr int64_t ahead = 2048;
+
 // What a task has in its workspace, and behind it what all tasks read in the first thread's.
 struct ThinWorkspace {
   static constexpr int64_t thinWidth = 4, apart = 32; // floats, so that no thread writes beside what others read
@@ -66,8 +69,12 @@ void layOutThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, con
       const int64_t count = std::clamp<int64_t>(w.columns - first, 0, panelWidth);
       HWY_ALIGN float panel[panelWidth] = {}, ordered[panelWidth];
       mapRow(panel, count, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(from + first + i, n); });
-      for (int64_t i = 0; i < half; ++i)
-        ordered[i] = panel[2 * i], ordered[half + i] = panel[2 * i + 1];
+      for (int64_t i = 0; i < half; i += lanes) {
+        FloatVector even, odd;
+        hn::LoadInterleaved2(FloatTag(), panel + 2 * i, even, odd);
+        hn::Store(even, FloatTag(), ordered + i);
+        hn::Store(odd, FloatTag(), ordered + half + i);
+      }
       FloatVector sum = hn::Zero(FloatTag());
       for (int64_t i = 0; i < panelWidth; i += lanes) {
         const FloatVector value = hn::Load(FloatTag(), (w.storage == Storage::Int4 ? ordered : panel) + i);
@@ -112,6 +119,9 @@ HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, cons
   const float *x = thin.x;
   const int64_t group = thin.depth / thin.groups;
   for (int64_t g = 0; g < thin.groups; ++g) {
+#pragma GCC unroll 4
+    for (int w = 0; w < Width; ++w)
+      __builtin_prefetch(codes[w] + ahead, 0, 3);
     FloatVector products[Width][Rows];
 #pragma GCC unroll 4
     for (int w = 0; w < Width; ++w)
