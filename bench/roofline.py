@@ -48,7 +48,7 @@ def profile(bundle: Path, tokens: int, threads: int, count: int, folder: Path) -
 
 
 def compile_bundle(arguments: argparse.Namespace, folder: Path) -> Path:
-    model = prepare(arguments.model, arguments.folder or folder, max(arguments.tokens, *LENGTHS))
+    model = prepare(arguments.model, arguments.folder or folder, max(arguments.tokens, *LENGTHS), weights=False)
     budget = {"memory_budget": round(arguments.budget * 1e6)} if arguments.budget else {}
     return model.compile(folder / "roofline.mebp", arguments.tokens, **budget)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts.memory.others import save_model
-from parts.shapes import HYBRIDS, SHAPES, SMALL
+from parts.shapes import HYBRIDS, LARGE, SHAPES, SMALL
 
 import mebp
 
@@ -14,14 +14,14 @@ PACKAGED = {"SmolLM2-135M": "packaged:smollm2"}
 MODELS = (*PACKAGED, "Qwen2.5-0.5B")
 DEVICE_MODELS = (*MODELS, *SMALL)
 LARGER = ("Qwen2.5-1.5B", "Qwen2.5-3B")  # where memory does not hold all of PEFT's settings at once, by --settings
-PROFILED_MODELS = (*MODELS, *LARGER, *HYBRIDS)
+PROFILED_MODELS = (*MODELS, *LARGER, "Llama-3-8B", *HYBRIDS)  # without torch
 
 
 @dataclass(frozen=True)
 class Model:
     name: str
     config: dict  # its config.json
-    weights: Path  # a transformers folder, in bf16
+    weights: Path | None  # a transformers folder, in bf16
     exported: Path  # its ONNX file
 
     @property
@@ -37,20 +37,19 @@ class Model:
         return bundle
 
 
-def prepare(name: str, folder: Path, longest: int) -> Model:
-    """Saves what `folder` lacks, for sequences up to `longest`; weights are random where only a shape is public."""
-    weights, exported = folder / name / "bf16", folder / name / f"onnx-{longest}" / "model.onnx"
-    if not (weights / "model.safetensors").exists():
-        if name in PACKAGED:
-            _save_in_bf16(name, weights)
-        else:
-            shape = (SHAPES | SMALL | HYBRIDS)[name]
-            shape.write_config(folder / name / "config")
-            save_model(shape, folder / name / "config", weights)
+def prepare(name: str, folder: Path, longest: int, weights: bool = True) -> Model:
+    """Saves what `folder` lacks, for sequences up to `longest`; weights are random where only a shape is public.
+    `weights`: torch runs it, too."""
+    saved, exported = folder / name / "bf16", folder / name / f"onnx-{longest}" / "model.onnx"
+    config, shape = folder / name / "config", (SHAPES | LARGE | SMALL | HYBRIDS).get(name)
+    if shape:
+        shape.write_config(config)
+    if (weights or not shape) and not (saved / "model.safetensors").exists():
+        save_model(shape, config, saved) if shape else _save_in_bf16(name, saved)
     if not exported.exists():
-        source = PACKAGED.get(name, weights)
-        mebp.export(source, exported, seq_len=longest, shape_only=name not in PACKAGED)
-    return Model(name, json.loads((weights / "config.json").read_text()), weights, exported)
+        mebp.export(PACKAGED.get(name, config), exported, seq_len=longest, shape_only=bool(shape))
+    read = config if shape else saved
+    return Model(name, json.loads((read / "config.json").read_text()), saved if weights else None, exported)
 
 
 def _save_in_bf16(name: str, folder: Path) -> None:
