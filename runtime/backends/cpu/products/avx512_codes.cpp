@@ -19,8 +19,6 @@ namespace mebp::cpu::avx512 {
 namespace {
 
 constexpr int64_t groupSize = 32, tileWidth = Bf16Products::panelWidth;
-// Bytes: the CPU's own prefetching ends with each page.
-constexpr int64_t ahead = 2048;
 
 inline __m256i load(const void *from) { return _mm256_loadu_si256(static_cast<const __m256i *>(from)); }
 
@@ -112,7 +110,7 @@ template <int Rows, bool fourBits> void multiply(const CodeFactors &factors, int
     const uint16_t *x = factors.x;
     int64_t g = 0;
     for (; g + 2 <= groups; g += 2, x += 2 * groupSize, codes += 2 * groupBytes) {
-      _mm_prefetch(codes + ahead, _MM_HINT_T0);
+      _mm_prefetch(codes + CodeFactors::ahead, _MM_HINT_T0);
       addGroup<Rows, fourBits>(codes, tables, factors.scales[g], x, w.stride, even);
       addGroup<Rows, fourBits>(codes + groupBytes, tables, factors.scales[g + 1], x + groupSize, w.stride, odd);
     }

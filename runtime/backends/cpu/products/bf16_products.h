@@ -15,6 +15,8 @@ namespace mebp::cpu {
 // x w = sum over groups of scale (x code) + minimum (sum of x).
 struct CodeFactors {
   static constexpr int64_t maximumRows = 4;
+  // Bytes of codes that are fetched before their turn: the CPU's own prefetching ends with each page.
+  static constexpr int64_t ahead = 2048;
 
   const Tensor &w;
   int64_t rows, groups; // of x; of a row of w

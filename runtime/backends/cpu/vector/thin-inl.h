@@ -23,9 +23,6 @@ namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t thinRows = CodeFactors::maximumRows;
 
-// Bytes: the CPU's own prefetching ends with each page.
-constexpr int64_t ahead = 2048;
-
 // What a task has in its workspace, and behind it what all tasks read in the first thread's.
 struct ThinWorkspace {
   static constexpr int64_t thinWidth = 4, apart = 32; // floats, so that no thread writes beside what others read
@@ -121,7 +118,7 @@ HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, cons
   for (int64_t g = 0; g < thin.groups; ++g) {
 #pragma GCC unroll 4
     for (int w = 0; w < Width; ++w)
-      __builtin_prefetch(codes[w] + ahead, 0, 3);
+      __builtin_prefetch(codes[w] + CodeFactors::ahead, 0, 3);
     FloatVector products[Width][Rows];
 #pragma GCC unroll 4
     for (int w = 0; w < Width; ++w)
