@@ -31,7 +31,7 @@ public:
     const char *asked = std::getenv("MEBP_BENCH_THREADS");
     return asked ? static_cast<uint32_t>(std::strtoul(asked, nullptr, 10)) : std::thread::hardware_concurrency();
   }
-  Context context() const { return machine.contextOf(tokens); }
+  Context context() const { return machine.contextOf(tokens, 0, isDecoding); }
 
   Tensor matrix(int64_t rows, int64_t columns) {
     auto &values = floats.emplace_back(rows * columns);
@@ -92,6 +92,7 @@ public:
   }
 
   int64_t tokens = 1; // of a sequence
+  bool isDecoding = false;
 
 private:
   Storage storage;
@@ -105,6 +106,7 @@ private:
 void linear(benchmark::State &state, Storage storage, Storage weights) {
   int64_t rows = state.range(0), inputs = state.range(1), outputs = state.range(2);
   Bench bench(storage);
+  bench.isDecoding = rows == 1; // a new token's
   bench.measure(state, "linear", {bench.activation(rows, inputs), bench.weight(outputs, inputs, weights), {}, {}},
                 {bench.activation(rows, outputs)}, 2.0 * rows * inputs * outputs);
 }

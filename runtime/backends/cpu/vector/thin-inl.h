@@ -28,20 +28,20 @@ struct ThinWorkspace {
   static constexpr int64_t thinWidth = 4, apart = 32; // floats, so that no thread writes beside what others read
   int64_t depth, groups;                              // of a row, in whole groups
   float *lowPanel, *lowRoom;                          // of a product of low rank
-  float *scales;                                      // [thinWidth, groups], of rows of the weight
+  float *scales, *minima;                             // [thinWidth, groups], of rows of the weight
   float *x;    // [rows, depth], as codes come out of their bytes; halves of them in bf16
-  float *sums; // [rows, groups], of x in each group
+  float *sums; // [rows, groups], of x in each group; a whole vector may be read from the last one on
 
   ThinWorkspace(unsigned char *workspace, int64_t rows, const Tensor &w)
       : depth(w.stride), groups(groupsOf(w)), lowPanel(reinterpret_cast<float *>(workspace)),
-        lowRoom(lowPanel + LowRank::panelFloats), scales(lowRoom + thinRows * maximumLowRank), x(scales + scalesOf(w)),
-        sums(x + rows * depth) {}
+        lowRoom(lowPanel + LowRank::panelFloats), scales(lowRoom + thinRows * maximumLowRank),
+        minima(scales + scalesOf(w)), x(minima + scalesOf(w)), sums(x + rows * depth) {}
 
   uint16_t *halves() const { return reinterpret_cast<uint16_t *>(x); }
 
   static bool fits(int64_t rows, const Tensor &w) {
     const int64_t floats =
-        LowRank::panelFloats + thinRows * maximumLowRank + scalesOf(w) + rows * (w.stride + groupsOf(w));
+        LowRank::panelFloats + thinRows * maximumLowRank + 2 * scalesOf(w) + rows * (w.stride + groupsOf(w)) + lanes;
     return floats * int64_t{sizeof(float)} <= int64_t{workspaceBytes};
   }
 
@@ -88,6 +88,13 @@ inline FloatVector widenHalves(const uint16_t *halves, int64_t count) {
   return hn::PromoteTo(FloatTag(), hn::BitCast(d, loadSome(halves, count)));
 }
 
+// Zeros from `count` on, where memory may be read.
+inline FloatVector loadWithin(const float *from, int64_t count) {
+  const FloatTag d;
+  const FloatVector all = hn::LoadU(d, from);
+  return count >= lanes ? all : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), all);
+}
+
 // tile[r][column + i] = x[r] w[i], i < Width.
 template <int Rows, int Width, bool fourBits>
 HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, const ThinWorkspace &thin, float *tile) {
@@ -97,20 +104,23 @@ HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, cons
   constexpr int64_t half = panelWidth / 2;
   const uint8_t *codes[Width];
   FloatVector sums[Width][Rows];
+  // Of all rows at once, as they lie one behind the other: so there is one end that fills no vector.
+  mapRow(thin.scales, Width * thin.groups,
+         [&](int64_t i, int64_t n) HWY_ATTR { return widenHalves(columns.scale(row) + i, n); });
+  mapRow(thin.minima, Width * thin.groups,
+         [&](int64_t i, int64_t n) HWY_ATTR { return widenHalves(columns.minimum(row) + i, n); });
 #pragma GCC unroll 4
   for (int w = 0; w < Width; ++w) {
     codes[w] = columns.codes(row + w);
-    const uint16_t *scale = columns.scale(row + w), *minimum = columns.minimum(row + w);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r)
       sums[w][r] = hn::Zero(d);
     for (int64_t g = 0; g < thin.groups; g += lanes) {
-      int64_t count = std::min(lanes, thin.groups - g);
-      storeSome(widenHalves(scale + g, count), thin.scales + w * thin.groups + g, count);
-      FloatVector shift = widenHalves(minimum + g, count);
+      const int64_t count = thin.groups - g;
+      const FloatVector minimum = loadWithin(thin.minima + w * thin.groups + g, count);
 #pragma GCC unroll 4
       for (int r = 0; r < Rows; ++r)
-        sums[w][r] = hn::MulAdd(shift, loadSome(thin.sums + r * thin.groups + g, count), sums[w][r]);
+        sums[w][r] = hn::MulAdd(minimum, loadWithin(thin.sums + r * thin.groups + g, count), sums[w][r]);
     }
   }
   const float *x = thin.x;
