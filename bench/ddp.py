@@ -9,12 +9,12 @@ labels of all processes.
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
-from parts.group_runs import LENGTH, median_and_range, smollm2
+from parts.group_runs import LENGTH, smollm2
 from parts.pages import write_between_marks
+from parts.spread import Spread
 from scale import COUNT, call
 
 from mebp.exporter.packaged import unpack
@@ -31,11 +31,9 @@ def main() -> None:
         found = call("beside", arguments.processes, bundle, COUNT, arguments.rounds, model)
     lines = ["| system | tokens/s | slowest to fastest step | beside DDP |", "| --- | ---: | ---: | ---: |"]
     for system, seconds in found.items():
-        speeds = [COUNT * LENGTH / each for each in seconds]
-        ratios = [other / own for own, other in zip(seconds, found["DDP"], strict=True)]
-        beside = median_and_range(ratios)
-        spread = f"{min(speeds):.0f} to {max(speeds):.0f}"
-        lines.append(f"| {system} | {statistics.median(speeds):.0f} | {spread} | {beside} |")
+        speed = Spread.of(COUNT * LENGTH / each for each in seconds)
+        beside = Spread.of(other / own for own, other in zip(seconds, found["DDP"], strict=True))
+        lines.append(f"| {system} | {speed.median:.0f} | {speed.extent(0)} | {beside.describe()} |")
     print("\n".join(lines))
     if arguments.markdown:
         write_between_marks(arguments.markdown, "bench/ddp.py", lines)

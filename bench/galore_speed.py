@@ -9,11 +9,11 @@ none.
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from parts.spread import Spread
 
 import mebp
 from mebp.tables import Table
@@ -25,10 +25,6 @@ WAYS = {
     "Q-GaLore": PROJECTED | {"weights": "int8", "optimizer": "qgalore"},
 }
 VOCABULARY = 49152  # SmolLM2's
-
-
-def spread(values: list[float], digits: int) -> list[str]:
-    return [f"{statistics.median(values):.{digits}f}", f"{min(values):.{digits}f} to {max(values):.{digits}f}"]
 
 
 def main() -> None:
@@ -53,11 +49,11 @@ def main() -> None:
         ]
     rows = []
     for way in WAYS:
-        seconds = [turn[way] for turn in turns]
-        row = [way, *spread(seconds, 3), *spread([turn[way] / turn["LoRA"] for turn in turns], 2)]
-        step = statistics.median(seconds)
-        refresh = first[way] - step if way != "LoRA" else 0.0
-        share = 100 * refresh / (refresh + arguments.interval * step)
+        step = Spread.of(turn[way] for turn in turns)
+        beside = Spread.of(turn[way] / turn["LoRA"] for turn in turns)
+        row = [way, f"{step.median:.3f}", step.extent(3), f"{beside.median:.2f}", beside.extent()]
+        refresh = first[way] - step.median if way != "LoRA" else 0.0
+        share = 100 * refresh / (refresh + arguments.interval * step.median)
         rows.append([*row, *([f"{refresh:.2f}", f"{share:.1f} %"] if way != "LoRA" else ["", ""])])
     heads = ["", "step, s", "spread", "of LoRA's", "spread", "refresh, s", f"of {arguments.interval} steps"]
     print(Table(f"SmolLM2-135M, {arguments.length} tokens", heads, rows))

@@ -31,6 +31,7 @@ from parts.decoding_rate import KEYS as MEMORY_KEYS
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.questions import QUESTIONS
 from parts.speed.machine import read_cpu
+from parts.spread import Spread
 
 import mebp
 from mebp.tokenizer import Tokenizer
@@ -104,11 +105,6 @@ def measure_llama(folder: Path, model: str, threads: int) -> dict[str, float]:
     return {f"pp{size}" if kind == "pp" else "tg": float(speed) for kind, size, speed in found}
 
 
-def spread(values: list[float], digits: int) -> tuple[str, str]:
-    """Their median, and their range."""
-    return f"{statistics.median(values):.{digits}f}", f"{min(values):.{digits}f} to {max(values):.{digits}f}"
-
-
 def compare_speed(arguments: argparse.Namespace) -> int:
     session = mebp.Session(arguments.bundle, generate_only=True, threads=arguments.threads)
     measure_here(session)  # the weights are in memory, and the memory is there
@@ -122,9 +118,11 @@ def compare_speed(arguments: argparse.Namespace) -> int:
     rows = []
     for model, runs in theirs.items():
         for figure, name in FIGURES.items():
-            ratio = spread([here[figure] / there[figure] for here, there in zip(mine, runs, strict=True)], 2)
-            speeds = [spread([run[figure] for run in side], 0 if figure != "tg" else 1)[0] for side in (mine, runs)]
-            cells = [machine, arguments.bundle.stem, Path(model).stem, str(arguments.threads), name, *speeds, *ratio]
+            ratio = Spread.of(here[figure] / there[figure] for here, there in zip(mine, runs, strict=True))
+            digits = 0 if figure != "tg" else 1
+            speeds = [f"{statistics.median(run[figure] for run in side):.{digits}f}" for side in (mine, runs)]
+            cells = [machine, arguments.bundle.stem, Path(model).stem, str(arguments.threads), name, *speeds]
+            cells += [f"{ratio.median:.2f}", ratio.extent()]
             rows.append(f"| {' | '.join(cells)} |")
     publish([*HEADER, *rows], arguments.markdown, MARK, KEYS)
     return 0

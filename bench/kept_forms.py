@@ -23,6 +23,7 @@ from parts.memory.optimizers import sampled
 from parts.memory.report import megabytes
 from parts.pages import write_between_marks
 from parts.runs import command, last_step
+from parts.spread import Spread
 
 import mebp
 from mebp.inspect import inspect
@@ -106,10 +107,9 @@ def main() -> None:
     lines = list(HEAD)
     first = next(iter(bundles))
     for form, known in cells.items():
-        ratios = [each[form] / each[first] for each in times]
+        beside = Spread.of(each[form] / each[first] for each in times).describe()
         step = f"{statistics.median(each[form] for each in times):.2f} s"
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        lines.append(f"| {' | '.join([*known, step, spread, form.test])} |")
+        lines.append(f"| {' | '.join([*known, step, beside, form.test])} |")
     print("\n".join(lines))
     if arguments.markdown:
         write_between_marks(arguments.markdown, "bench/kept_forms.py", lines)

@@ -11,18 +11,19 @@ least and the most of them.
 """
 
 import argparse
+import statistics
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 from parts.folders import there
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.speed.cell import Run, Turn, say, steps, take_turns
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import MODELS, Model, prepare
+from parts.spread import Spread
 
 import mebp
 from mebp.inspect import inspect
@@ -54,10 +55,8 @@ def count_checkpoints(bundle: Path) -> int:
     return sum(each["bytes"] for each in buffers if each["name"] == "checkpoints")
 
 
-def spread(times: list[dict], others: list[dict]) -> str:
-    """Of the ratios of the rounds: the median, and from the least to the most."""
-    ratios = np.array([one["seconds"] / other["seconds"] for one, other in zip(times, others, strict=True)])
-    return f"{np.median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})"
+def beside(times: list[dict], others: list[dict]) -> str:
+    return Spread.of(one["seconds"] / other["seconds"] for one, other in zip(times, others, strict=True)).describe()
 
 
 def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[str]:
@@ -80,13 +79,13 @@ def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[s
     for (plan, layers), bundle in bundles.items():
         times = answers[plan, layers]
         row = [read_cpu()[0], model.name, arguments.tokens, plan, layers]
-        row += [f"{np.median([each['seconds'] for each in times]):.2f}"]
-        row += ["1" if layers == "all" else spread(times, answers[plan, "all"])]
+        row += [f"{statistics.median(each['seconds'] for each in times):.2f}"]
+        row += ["1" if layers == "all" else beside(times, answers[plan, "all"])]
         row += [f"{count_checkpoints(bundle) / 1e6:.1f}"]
-        row += [spread(answers[of_peft[layers]], times) if of_peft else ""]
+        row += [beside(answers[of_peft[layers]], times) if of_peft else ""]
         rows.append("| " + " | ".join(map(str, row)) + " |")
     if of_peft:
-        say(f"PEFT, {last}, beside all: {spread(answers[of_peft[last]], answers[of_peft['all']])}")
+        say(f"PEFT, {last}, beside all: {beside(answers[of_peft[last]], answers[of_peft['all']])}")
     return rows
 
 

@@ -25,10 +25,11 @@ from parts.objectives.data import Lengths, Writer, lend_tokenizer, write_lines
 from parts.objectives.environment import offline, python_with_trl
 from parts.objectives.plans import longest_sequences
 from parts.pages import merge_tables, read_between_marks, write_between_marks
-from parts.speed.claims import Claim, Spread
+from parts.speed.claims import Claim
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores
 from parts.speed.models import prepare
+from parts.spread import Spread
 
 import mebp
 from mebp.inspect import inspect

@@ -19,6 +19,7 @@ from pathlib import Path
 from parts import group_runs
 from parts.group_runs import LENGTH
 from parts.pages import write_between_marks
+from parts.spread import Spread
 
 
 def run(bundle: Path, text: Path, folder: Path, processes: int, count: int, steps: int) -> tuple[float, str]:
@@ -61,11 +62,10 @@ def main() -> None:
         "| ---: | ---: | ---: | ---: | --- |",
     ]
     for processes, speeds in found.items():
-        ratios = [one / other for one, other in zip(speeds, found[first], strict=True)]
-        spread = group_runs.median_and_range(ratios)
+        beside = Spread.of(one / other for one, other in zip(speeds, found[first], strict=True)).describe()
         same = "the same bits" if digests[processes] == digests[first] else "differs"
         lines.append(
-            f"| {processes} | {max(1, cores // processes)} | {statistics.median(speeds):.0f} | {spread} | {same} |"
+            f"| {processes} | {max(1, cores // processes)} | {statistics.median(speeds):.0f} | {beside} | {same} |"
         )
     print("\n".join(lines))
     if arguments.markdown:

@@ -31,6 +31,7 @@ from parts.speed.cell import CHECKPOINTING, MEBP, Run, loaded_once, take_turns
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import Model, prepare
+from parts.spread import Spread
 from public_shapes import EXPORTED, plan
 
 import mebp
@@ -104,9 +105,9 @@ def measure_speed(model: Model, folder: Path, rounds: int) -> list[str]:
         bundle = model.compile(folder / "speed.mebp", length, generate_len=PROMPT + NEW)
         calls = loaded_once(model, bundle, length, run, {})
         answers = step_in_turns({name: calls[name] for name in (MEBP, "PEFT", CHECKPOINTING)}, run, length)
-        ratios = [min(others) / mine for mine, *others in zip(*answers.values(), strict=True)]
+        ratio = Spread.of(min(others) / mine for mine, *others in zip(*answers.values(), strict=True))
         cells = [f"{statistics.median(times):.2f} s" for times in answers.values()]
-        cells += [f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"]
+        cells += [f"{ratio.median:.2f}", ratio.extent()]
         lines.append(f"| {machine} | {NAME} | a step of {length:,} tokens | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
         if length == LENGTHS[0]:

@@ -13,8 +13,9 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from parts.group_runs import LENGTH, median_and_range, run_for_json, smollm2
+from parts.group_runs import LENGTH, run_for_json, smollm2
 from parts.pages import write_between_marks
+from parts.spread import Spread
 
 FACTORS = 0.0, 0.25, 0.5, 2.0
 
@@ -34,13 +35,12 @@ def main() -> None:
     ]
     for factor in FACTORS:
         seconds = found["seconds"][str(factor)]
-        later = [one - other for one, other in zip(seconds, base, strict=True)]
+        later = Spread.of(one - other for one, other in zip(seconds, base, strict=True))
         delays, shows = factor * forward * asked, max(0.0, factor - 1) * forward * asked / 2
-        spread = median_and_range(later)
-        hidden = f"{1 - statistics.median(later) / delays:.0%}" if delays else ""
+        hidden = f"{1 - later.median / delays:.0%}" if delays else ""
         lines.append(
-            f"| {factor:g} of {forward * 1e3:.1f} ms | {statistics.median(seconds):.2f} | {spread} | {hidden} "
-            f"| {f'{1 - shows / delays:.0%}' if delays else ''} |"
+            f"| {factor:g} of {forward * 1e3:.1f} ms | {statistics.median(seconds):.2f} | {later.describe()} "
+            f"| {hidden} | {f'{1 - shows / delays:.0%}' if delays else ''} |"
         )
     print("\n".join(lines))
     if arguments.markdown:

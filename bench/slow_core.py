@@ -19,14 +19,13 @@ from pathlib import Path
 
 import numpy as np
 from parts.folders import there
-from parts.frontier.report import show
 from parts.pages import merge_tables, read_between_marks, write_between_marks
 from parts.speed.cell import Run, Turn, take_turns
-from parts.speed.claims import Spread
 from parts.speed.contender import contender
 from parts.speed.machine import available_cores, read_cpu
 from parts.speed.models import MODELS, Model, prepare
 from parts.speed.rates import find_bench
+from parts.spread import Spread
 
 import mebp
 
@@ -54,7 +53,7 @@ def measure(model: Model, arguments: argparse.Namespace, folder: Path) -> list[s
     reached = 1 / both / (1 / fast + 1 / slow)
     row = [read_cpu()[0], answers["both"][0]["kernels"], model.name, f"{arguments.tokens:,}"]
     row += [f"{np.median(times):.2f}" for times in (fast, slow, both)]
-    row.append(show(Spread.of(reached)))
+    row.append(Spread.of(reached).describe())
     return [*HEADER, f"| {' | '.join(row)} |"]
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from parts.pages import write_between_marks
 from parts.split_bundles import Bundles, compile_both, export
+from parts.spread import Spread
 
 import mebp
 from mebp.split import connect, served
@@ -56,7 +57,7 @@ class Measured:
     def describe(self) -> str:
         seconds = statistics.median(self.seconds)
         time = f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
-        return f"{time} | {statistics.median(self.ratios):.2f} ({min(self.ratios):.2f} to {max(self.ratios):.2f})"
+        return f"{time} | {Spread.of(self.ratios).describe()}"
 
 
 class Split:

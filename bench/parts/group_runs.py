@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benches of several processes have in common: the model, a program in each process, and how ratios are told."""
+"""What benches of several processes have in common: the model, and a program in each process."""
 
 import json
-import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import mebp
@@ -33,7 +31,3 @@ def run(processes: int, *program: object) -> str:
 def run_for_json(processes: int, *program: object) -> dict:
     """The last line of it, which rank 0 prints."""
     return json.loads(run(processes, *program).splitlines()[-1])
-
-
-def median_and_range(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

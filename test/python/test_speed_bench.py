@@ -31,7 +31,7 @@ from parts.speed.cell import (
     shapes,
     take_turns,
 )
-from parts.speed.claims import Claim, Spread, claims
+from parts.speed.claims import Claim, claims
 from parts.speed.contender import contender
 from parts.speed.machine import multiplies_bf16, parse_cpu, parse_onednn
 from parts.speed.models import Model
@@ -41,6 +41,7 @@ from parts.speed.plot import draw, speeds
 from parts.speed.rates import find_bench, parse_kernel_bench, parse_peaks
 from parts.speed.report import DEVICE_TABLES, TABLES
 from parts.speed.trace import seconds_by_kind
+from parts.spread import Spread
 from speed import mark, publish
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM

@@ -3,7 +3,7 @@
 
 import statistics
 
-from parts.speed.claims import Spread
+from parts.spread import Spread
 
 
 def seconds(cell: dict, name: str) -> list[float]:
@@ -29,10 +29,6 @@ def peers_of(cell: dict) -> list[str]:
     return [name for name in others(cell) if not name.startswith("mebp ")]
 
 
-def show(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.low:.2f} to {spread.high:.2f})"
-
-
 def points(results: dict) -> list[str]:
     table = [
         "| machine | model | tokens | planned, MB | peak, MB | kept values, MB | predicted, s | measured, s "
@@ -42,10 +38,11 @@ def points(results: dict) -> list[str]:
     for cell in results["cells"]:
         for number, point in enumerate(cell["points"]):
             median = statistics.median(seconds(cell, str(number)))
+            beside = ratios(cell, str(number), usual(cell)).describe()
             table.append(
                 f"| {results['cpu']} | {cell['model']} | {cell['tokens']:,} | {point['peak_bytes'] / 1e6:.1f} "
                 f"| {point['measured_bytes'] / 1e6:.1f} | {point['kept_bytes'] / 1e6:.1f} | {point['seconds']:.2f} "
-                f"| {median:.2f} | {median / point['seconds']:.2f} | {show(ratios(cell, str(number), usual(cell)))} |"
+                f"| {median:.2f} | {median / point['seconds']:.2f} | {beside} |"
             )
     return table
 
@@ -61,8 +58,8 @@ def peers(results: dict) -> list[str]:
             peak = max(answer["peak_bytes"] for answer in cell["answers"][name])
             table.append(
                 f"| {results['cpu']} | {cell['model']} | {cell['tokens']:,} | {name} | {peak / 1e6:,.0f} "
-                f"| {statistics.median(seconds(cell, name)):.2f} | {show(ratios(cell, name, fastest))} "
-                f"| {show(ratios(cell, name, usual(cell)))} |"
+                f"| {statistics.median(seconds(cell, name)):.2f} | {ratios(cell, name, fastest).describe()} "
+                f"| {ratios(cell, name, usual(cell)).describe()} |"
             )
     return table
 

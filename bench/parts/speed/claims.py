@@ -2,7 +2,7 @@
 """What the project claims of its speed, as ratios within a round, from the answers that bench/speed.py collected."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from parts.speed.cell import (
@@ -21,22 +21,11 @@ from parts.speed.cell import (
     peft_settings,
 )
 from parts.speed.rates import KINDS
+from parts.spread import Spread
 
 OVER_CHECKPOINTING, OVER_FASTEST = "PEFT with checkpointing / mebp", "PEFT's fastest setting / mebp"
 MEMORY, OVER_MEZO = "memory: PEFT with checkpointing / mebp-run, AdamW", "step / MeZO step"
 SUMMARY = (OVER_CHECKPOINTING, OVER_FASTEST, MEMORY, OVER_MEZO)  # what a reader wants to know first
-
-
-@dataclass(frozen=True)
-class Spread:
-    median: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(values: Iterable[float]) -> "Spread":
-        found = list(values)
-        return Spread(statistics.median(found), min(found), max(found))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@
 import statistics
 
 from parts.speed.cell import LINEARS, MATMUL, MEBP, ONE_THREAD, PEAKS, TRACED
-from parts.speed.claims import SUMMARY, Claim, Spread, claims, peak_bytes, ratios, seconds, vector_peak
+from parts.speed.claims import SUMMARY, Claim, claims, peak_bytes, ratios, seconds, vector_peak
 from parts.speed.machine import label
+from parts.spread import Spread
 
 Table = list[str]
 LEAST_SHARE = 0.005  # of a step: kernels below it have no row
