@@ -5,10 +5,9 @@
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <string>
-#include <thread>
 
+#include "platform/platform.h"
 #include "runtime/gguf/blocks.h"
 #include "runtime/gguf/quantize.h"
 
@@ -31,7 +30,7 @@ static ByteResult quantizeRows(const FloatArray &values, const std::string &type
   std::unique_ptr<uint8_t[]> memory(new uint8_t[blocks * found->bytes]);
   {
     nb::gil_scoped_release unlock;
-    gguf::quantize(*found, values.data(), blocks, memory.get(), std::max(1u, std::thread::hardware_concurrency()));
+    gguf::quantize(*found, values.data(), blocks, memory.get(), platform::availableThreads());
   }
   nb::capsule owner(memory.get(), [](void *pointer) noexcept { delete[] static_cast<uint8_t *>(pointer); });
   return ByteResult(memory.release(), rank, shape.data(), owner);

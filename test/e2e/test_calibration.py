@@ -103,6 +103,18 @@ def test_rates_of_other_numbers_of_threads_lie_between(exported, found, tmp_path
     assert twelve == six
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process keeps to its cores on Linux alone")
+def test_a_plan_is_for_the_cores_that_the_process_may_use(exported, found, tmp_path):
+    rates = {**found, "nanoseconds": {name: [[4e3] * 4, [1e3] * 4] for name in found["nanoseconds"]}, "threads": [1, 4]}
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        assert predict(exported, tmp_path, rates) == predict(exported, tmp_path, rates, "--threads", 1)
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert predict(exported, tmp_path, rates) == predict(exported, tmp_path, rates, "--threads", len(cores))
+
+
 def test_a_last_chunk_costs_what_it_has(exported, found, tmp_path):
     """Of 36 positions in chunks of 32 the second has 4, with all weights to unpack."""
     only = {name: [[0] * 4, [0] * 4] for name in found["nanoseconds"]}

@@ -155,7 +155,7 @@ void declareMachine(CLI::App &app, Compilation &out) {
       ->check(CLI::IsMember(format::namesOf(format::devices)))
       ->capture_default_str();
   app.add_option("--threads", out.options.training.threads,
-                 "plan memory for this many threads (default: all of this machine)")
+                 "plan memory for this many threads (default: one for each core that it may use here)")
       ->check(CLI::Range(1, 4096));
   addShared(app, "rates", out.rates);
 }

@@ -3,12 +3,12 @@
 
 #include "format/byte_size.h"
 #include "platform/free_memory.h"
+#include "platform/platform.h"
 
 #include <cmath>
 #include <functional>
 #include <iostream>
 #include <sstream>
-#include <thread>
 #include <unistd.h>
 
 namespace mebp {
@@ -139,7 +139,7 @@ void readTexts(const Texts &texts, Compilation &out) {
   if (!(lora.dropout >= 0 && static_cast<float>(lora.dropout) < 1))
     throw OptionError("--lora-dropout " + std::to_string(lora.dropout) + ": give a number from 0 to below 1");
   if (training.threads == 0)
-    training.threads = std::max(1u, std::thread::hardware_concurrency());
+    training.threads = platform::availableThreads();
   training.mostSpill = readSpill(texts.spill, training, training.budget || out.showFrontier);
   if (!training.budget)
     schedule.spill = training.mostSpill;

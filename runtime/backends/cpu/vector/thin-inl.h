@@ -58,6 +58,7 @@ inline void storeThin(FloatVector value, uint16_t *to) { hn::StoreU(roundToBf16(
 template <typename Element>
 void layOutThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, const ThinWorkspace &thin, Element *out) {
   constexpr int64_t half = panelWidth / 2;
+  const bool isInterleaved = w.storage == Storage::Int4;
   for (int64_t r = 0; r < rows; ++r) {
     const Row from = rowOf(x, row + r);
     float *sums = thin.sums + r * thin.groups;
@@ -66,7 +67,7 @@ void layOutThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, con
       const int64_t count = std::clamp<int64_t>(w.columns - first, 0, panelWidth);
       HWY_ALIGN float panel[panelWidth] = {}, ordered[panelWidth];
       mapRow(panel, count, [&](int64_t i, int64_t n) HWY_ATTR { return loadSome(from + first + i, n); });
-      for (int64_t i = 0; i < half; i += lanes) {
+      for (int64_t i = 0; i < half && isInterleaved; i += lanes) {
         FloatVector even, odd;
         hn::LoadInterleaved2(FloatTag(), panel + 2 * i, even, odd);
         hn::Store(even, FloatTag(), ordered + i);
@@ -74,7 +75,7 @@ void layOutThin(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, con
       }
       FloatVector sum = hn::Zero(FloatTag());
       for (int64_t i = 0; i < panelWidth; i += lanes) {
-        const FloatVector value = hn::Load(FloatTag(), (w.storage == Storage::Int4 ? ordered : panel) + i);
+        const FloatVector value = hn::Load(FloatTag(), (isInterleaved ? ordered : panel) + i);
         sum = hn::Add(sum, value);
         storeThin(value, out + i);
       }
