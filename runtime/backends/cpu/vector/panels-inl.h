@@ -36,8 +36,11 @@ struct Products {
 struct FloatFactors {
   using Element = float;
   static constexpr bool keepsSums = false; // the fewer sums meet one after the other, the smaller is the rounding error
-  static constexpr int64_t tileRows = HWY_NAMESPACE::tileRows, depthBlock = 256, depthStep = depthBlock;
-  static constexpr bool wholeTiles = false;
+  // Some tiles of registers at once: their columns of a panel stay in the first cache. Whole ones, so that the tiles of
+  // registers are as few as they can be.
+  static constexpr int64_t tileRows = 24, depthBlock = 256, depthStep = depthBlock;
+  static constexpr bool wholeTiles = true;
+  static_assert(tileRows % HWY_NAMESPACE::tileRows == 0);
   LeftMatrix matrix;
 
   void begin() const {}

@@ -15,6 +15,7 @@
 #include "runtime/backends/cpu/vector/tile_neon-inl.h"
 #endif
 
+#include <hwy/cache_control.h>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -91,7 +92,10 @@ private:
     int64_t whole = std::min(stride, left / lanes * lanes); // what lies beyond the block in the row makes whole vectors
     const uint16_t *from = (rowOf(tensor, row) + column).halves();
     float *to = room;
+    const int64_t next = rows * tensor.stride; // the rows that are asked for next come meanwhile
     for (int64_t r = 0; r < rows; ++r, from += tensor.stride, to += stride) {
+      for (int64_t c = 0; c < columns; c += 32)
+        hwy::Prefetch(from + next + c);
       for (int64_t c = 0; c < whole; c += lanes)
         hn::Store(widen(loadSome(from + c, lanes)), d, to + c);
       if (whole < stride)
@@ -118,47 +122,71 @@ HWY_NOINLINE void multiplyRegisters(int64_t depth, LeftOperand left, const Eleme
                                               accumulate);
 #else
   const FloatTag d;
-  const float *left0 = left.data;
   // Three rows share a pointer, so that the addresses of twelve fit the general registers.
   constexpr int pointers = (Rows + 2) / 3;
   const float *rows[pointers];
 #pragma GCC unroll 16
   for (int p = 0; p < pointers; ++p)
-    rows[p] = left0 + 3 * p * left.rowStride;
-  do {
-    FloatVector sums[Rows][Vectors];
+    rows[p] = left.data + 3 * p * left.rowStride;
+  FloatVector sums[Rows][Vectors], right[Vectors];
+  auto take = [&]() HWY_ATTR __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      right[v] = loadWide(panel + v * lanes);
+    panel += panelStride;
+  };
+  auto valueOf = [&](int r) HWY_ATTR
+      __attribute__((always_inline)) { return hn::Set(d, rows[r / 3][r % 3 * left.rowStride]); };
+  auto advance = [&]() HWY_ATTR __attribute__((always_inline)) {
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v)
-        sums[r][v] = hn::Zero(d);
-    for (int64_t k = std::min(chain, depth); k > 0; --k) {
-      FloatVector right[Vectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < Vectors; ++v)
-        right[v] = loadWide(panel + v * lanes);
-      panel += panelStride;
+    for (int p = 0; p < pointers; ++p)
+      rows[p] += left.depthStride;
+  };
+  auto multiply = [&](int64_t count) HWY_ATTR __attribute__((always_inline)) {
+    for (; count > 0; --count) {
+      take();
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; ++r) {
-        FloatVector value = hn::Set(d, rows[r / 3][r % 3 * left.rowStride]);
+        FloatVector value = valueOf(r);
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v)
           sums[r][v] = hn::MulAdd(value, right[v], sums[r][v]);
       }
-#pragma GCC unroll 16
-      for (int p = 0; p < pointers; ++p)
-        rows[p] += left.depthStride;
+      advance();
     }
+  };
+  auto keep = [&](int r, int v) HWY_ATTR __attribute__((always_inline)) {
+    float *to = out + r * outStride + v * lanes;
+    hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sums[r][v]) : sums[r][v], d, to);
+  };
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r)
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      sums[r][v] = hn::Zero(d);
+  multiply(std::min(chain, depth));
+  while ((depth -= chain) > 0) {
+    // Between the stores come products of the next chain: so many stores at once hold up what follows on a Zen 3. That
+    // these start from no zero leaves the bits as they are.
+    take();
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+      FloatVector value = valueOf(r);
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) {
-        float *to = out + r * outStride + v * lanes;
-        hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sums[r][v]) : sums[r][v], d, to);
+        keep(r, v);
+        sums[r][v] = hn::Mul(value, right[v]);
       }
+    }
+    advance();
     accumulate = true;
-    depth -= chain;
-  } while (depth > 0);
+    multiply(std::min(chain, depth) - 1);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v)
+      keep(r, v);
 #endif
 }
 
@@ -168,26 +196,25 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
   if constexpr (Rows > 1)
     if (count < Rows)
       return multiplyRowCount<Rows - 1>(count, columns, depth, left, panel, panelStride, out, outStride, accumulate);
-  for (int64_t column = 0; column < columns; column += tileVectors * lanes) {
-    if (columns - column <= lanes)
-      multiplyRegisters<Rows, 1>(depth, left, panel + column, panelStride, out + column, outStride, accumulate);
-    else if (tileVectors > 2 && columns - column <= 2 * lanes) // LoRA's rank of 8
-      multiplyRegisters<Rows, 2>(depth, left, panel + column, panelStride, out + column, outStride, accumulate);
-    else
-      multiplyRegisters<Rows, tileVectors>(depth, left, panel + column, panelStride, out + column, outStride,
-                                           accumulate);
-  }
+  if (columns <= lanes)
+    multiplyRegisters<Rows, 1>(depth, left, panel, panelStride, out, outStride, accumulate);
+  else if (tileVectors > 2 && columns <= 2 * lanes) // LoRA's rank of 8
+    multiplyRegisters<Rows, 2>(depth, left, panel, panelStride, out, outStride, accumulate);
+  else
+    multiplyRegisters<Rows, tileVectors>(depth, left, panel, panelStride, out, outStride, accumulate);
 }
 
 // out[rows, columns] (+)= left[rows, depth] panel[depth, columns], any number of rows. Columns are rounded up to whole
-// registers, at most to the next multiple of panelWidth: panel and out must have room.
+// registers, at most to the next multiple of panelWidth: panel and out must have room. The columns of a register tile
+// meet all rows before the next do: they stay in the first cache.
 template <typename Element>
 void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const Element *panel,
                   int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
-  forEachTile(rows, tileRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
-    multiplyRowCount<tileRows>(height, columns, depth, left.at(first, 0), panel, panelStride, out + first * outStride,
-                               outStride, accumulate);
-  });
+  for (int64_t column = 0; column < columns; column += tileVectors * lanes)
+    forEachTile(rows, tileRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
+      multiplyRowCount<tileRows>(height, columns - column, depth, left.at(first, 0), panel + column, panelStride,
+                                 out + first * outStride + column, outStride, accumulate);
+    });
 }
 
 } // namespace mebp::cpu::HWY_NAMESPACE
