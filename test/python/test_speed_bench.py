@@ -166,6 +166,15 @@ def test_peft_is_in_f32_where_torch_has_no_instructions_for_bf16(onednn, flags, 
     assert peft_settings(multiplies_bf16({"onednn": onednn, "flags": flags})) == settings
 
 
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_all_of_torch_is_in_f32_where_it_has_no_instructions_for_bf16(has_bf16, tmp_path):
+    run = Run(["peft", "mezo", "rates"], threads=1, rounds=1, seconds=0, has_bf16=has_bf16)
+    found = loaded_once(Model("a model", CONFIG, tmp_path, tmp_path), tmp_path, 8, run, {})
+    of_torch = [command for command in found.values() if "parts.speed.torch_steps" in command]
+    assert len(of_torch) == (6 if has_bf16 else 4)
+    assert all(("f32" in command) != has_bf16 for command in of_torch)
+
+
 def test_of_peft_only_the_settings_that_are_named_take_part(tmp_path):
     model = Model("a model", CONFIG, tmp_path, tmp_path)
     run = Run(["peft"], threads=1, rounds=1, seconds=0, settings=["PEFT, no autocast"])

@@ -115,18 +115,18 @@ def loaded_once(model: Model, bundle: Path, tokens: int, run: Run, traces: dict[
     def torch(kind: str, *arguments: object) -> list[str]:
         return steps("torch_steps", run.threads, "cpu", kind, *arguments)
 
+    precision = [] if run.has_bf16 else ["f32"]
     found = {MEBP: mebp("adamw")}
     if "peft" in run.parts:
         settings = peft_settings(run.has_bf16, run.settings)
         found |= {name: torch("peft", model.weights, tokens, *options) for name, options in settings.items()}
     if "mezo" in run.parts:
-        precision = [] if run.has_bf16 else ["f32"]
         of_torch = torch("mezo", model.weights, tokens, *precision)
         found |= {MEZO: mebp("mezo"), FORWARD: mebp("forward"), TORCH_MEZO: of_torch}
     if "kernels" in run.parts:
         found |= {TRACED: mebp("adamw", traces[TRACED]), ONE_THREAD: mebp("adamw", traces[ONE_THREAD], threads=1)}
     if "rates" in run.parts:
-        found[MATMUL] = torch("matmul", tokens, *shapes(model.config))
+        found[MATMUL] = torch("matmul", tokens, *shapes(model.config), *precision)
     return found
 
 

@@ -3,7 +3,7 @@
 
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS DEVICE peft FOLDER TOKENS [OPTION ...]
     PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu mezo FOLDER TOKENS [f32]
-    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu matmul TOKENS INPUTSxOUTPUTS ...
+    PYTHONPATH=bench python -m parts.speed.torch_steps THREADS cpu matmul TOKENS INPUTSxOUTPUTS ... [f32]
 
 FOLDER is a transformers model, DEVICE torch's cpu, cuda or mps. peft is a step of AdamW, mezo one of MeZO, LoRA r=8 on
 all linear layers, batch 1. OPTIONs are checkpointing; compiled: torch.compile that may keep half of the activations;
@@ -101,10 +101,12 @@ def mezo(_: str, folder: str, tokens: str, *options: str) -> Step:
     return step
 
 
-def matmul(_: str, tokens: str, *shapes: str) -> Step:
+def matmul(_: str, tokens: str, *arguments: str) -> Step:
+    shapes = [argument for argument in arguments if argument != "f32"]
+    dtype = torch.float32 if "f32" in arguments else torch.bfloat16
     sizes = {shape: [int(size) for size in shape.split("x")] for shape in shapes}
     operands = {
-        shape: (torch.randn(int(tokens), inputs).bfloat16(), torch.randn(outputs, inputs).bfloat16())
+        shape: (torch.randn(int(tokens), inputs, dtype=dtype), torch.randn(outputs, inputs, dtype=dtype))
         for shape, (inputs, outputs) in sizes.items()
     }
 
