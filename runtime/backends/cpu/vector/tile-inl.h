@@ -15,7 +15,6 @@
 #include "runtime/backends/cpu/vector/tile_neon-inl.h"
 #endif
 
-#include <hwy/cache_control.h>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -95,7 +94,7 @@ private:
     const int64_t next = rows * tensor.stride; // the rows that are asked for next come meanwhile
     for (int64_t r = 0; r < rows; ++r, from += tensor.stride, to += stride) {
       for (int64_t c = 0; c < columns; c += 32)
-        hwy::Prefetch(from + next + c);
+        __builtin_prefetch(from + next + c, 0, 3);
       for (int64_t c = 0; c < whole; c += lanes)
         hn::Store(widen(loadSome(from + c, lanes)), d, to + c);
       if (whole < stride)
