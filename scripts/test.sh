@@ -34,6 +34,8 @@ beside=build/beside
 mkdir -p "$beside"
 rm -f "$beside"/*
 trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
+# Whoever stops it is told what was found until then.
+trap 'printf "\nstopped after %s min\n" "$(minutes "$SECONDS")"; printf "%s\n" "${results[@]}"; exit 1' INT TERM
 start_beside() {
   local name=$1
   shift

@@ -32,6 +32,7 @@ import torch  # noqa: E402
 
 import mebp  # noqa: E402
 from support.exports import begin_session, exported  # noqa: E402, F401
+from support.failures import pytest_configure  # noqa: E402, F401
 from support.forked import fork_exports  # noqa: E402
 from support.held import pipe  # noqa: E402, F401
 from support.hub import hub  # noqa: E402, F401
