@@ -3,7 +3,7 @@
 # make demo   fine-tunes a real model on this machine
 # make demo-grpo   teaches one by a reward alone
 # make demo-dpo    teaches one which of two answers is preferred
-# make test   builds and runs all tests, and says the minutes of each part
+# make test   builds and tests, and says the minutes of each part; of slow tests half, with MEBP_ALL_CASES=1 all
 # make soak   what takes hours: every write fails once, runs are killed at random moments, each fuzzer runs for an hour
 # make cross  links the runtime and its tests for glibc, musl and macOS on AArch64, and prints sizes
 # make lint   holds the sources to their rules: ruff, clang-format, clang-tidy

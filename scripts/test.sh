@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds, runs all tests, goes on after a failure, and ends with the minutes of each part. It fails where all of them took
-# more than MEBP_TEST_MINUTES though ccache had nearly all that was compiled.
+# Builds, runs the tests, goes on after a failure, and ends with the minutes of each part. It fails where all of them took
+# more than MEBP_TEST_MINUTES though ccache had nearly all that was compiled. Of each file of test/e2e it tries half of the
+# tests, others for each commit (test/support/draw.py); MEBP_ALL_CASES=1 has it try all.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" MEBP_ALL_JUDGES=1 # where a reference is missing, its tests fail
 
-# Two cores with AVX2 that others share take about 60. The aim is 15: lower it as tests become faster.
-most_minutes=${MEBP_TEST_MINUTES:-80}
+[ -n "${MEBP_ALL_CASES:-}" ] || export MEBP_DRAW_CASES=1
+
+# The aim is 15: lower it as tests become faster.
+most_minutes=${MEBP_TEST_MINUTES:-60}
 results=()
 failed=0
 minutes() { echo "$(($1 / 60)).$(($1 % 60 / 6))"; } # of SECONDS
 finish() {                                          # NAME SECONDS STATUS
-  if [ "$3" = 0 ]; then
-    results+=("$1: passed in $(minutes "$2") min")
-  else
-    results+=("$1: FAILED in $(minutes "$2") min")
+  local result="passed"
+  if [ "$3" != 0 ]; then
+    result="FAILED"
     failed=1
   fi
+  results+=("$1: $result in $(minutes "$2") min")
+  echo "== ${results[-1]}" # whoever stops it has this, and no end
 }
 cache_misses() { ccache --print-stats 2>/dev/null | awk '$1 == "cache_miss" { print $2 }'; } # nothing without ccache
 misses=$(cache_misses)
@@ -34,8 +38,6 @@ beside=build/beside
 mkdir -p "$beside"
 rm -f "$beside"/*
 trap 'jobs -p | xargs -r kill 2>/dev/null' EXIT
-# Whoever stops it is told what was found until then.
-trap 'printf "\nstopped after %s min\n" "$(minutes "$SECONDS")"; printf "%s\n" "${results[@]}"; exit 1' INT TERM
 start_beside() {
   local name=$1
   shift

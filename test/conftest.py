@@ -31,6 +31,7 @@ time.tzset()
 import torch  # noqa: E402
 
 import mebp  # noqa: E402
+from support.draw import pytest_collection_modifyitems  # noqa: E402, F401
 from support.exports import begin_session, exported  # noqa: E402, F401
 from support.failures import pytest_configure  # noqa: E402, F401
 from support.forked import fork_exports  # noqa: E402

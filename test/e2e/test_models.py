@@ -3,10 +3,6 @@
 
 import json
 import os
-import random
-import subprocess
-from datetime import date
-from pathlib import Path
 
 import pytest
 import transformers
@@ -15,6 +11,7 @@ from parts.models.configuration import known_types
 
 from mebp.cli import main
 from mebp.models import OUTCOMES, Models, ModelType, PublishedModel, read_type, tried_models
+from support.draw import draw
 
 
 def test_every_entry_says_what_came_of_it():
@@ -42,13 +39,10 @@ def test_a_type_is_exact_only_as_all_published_configurations_are():
 
 
 def drawn() -> list[str]:
-    """Ten names, others for each commit, or each day where there is no git; MEBP_MODELS names them. `make soak` tries
-    all."""
+    """Ten names, others for each commit; MEBP_MODELS names them. `make soak` tries all."""
     if named := os.environ.get("MEBP_MODELS"):
         return named.split(";")
-    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
-    names = [each.name for each in tried_models().types]
-    return sorted(random.Random(git.stdout.strip() or str(date.today())).sample(names, 10))
+    return draw("models", [each.name for each in tried_models().types], 10)
 
 
 def test_the_draw_is_said(show):
