@@ -17,6 +17,7 @@ from mebp.extras import need_packages
 from mebp.ray.desk import Desk
 from mebp.ray.worker import work
 from mebp.training.call import converted
+from mebp.training.interrupts import watched
 from mebp.training.lists import lists_as_files
 from mebp.training.options import TrainingOptions
 from mebp.training.request import Request
@@ -199,17 +200,15 @@ def _watched(trainer: "DataParallelTrainer", desk: "ActorHandle", max_failures: 
     # In the main thread Ray would take Ctrl-C, and end the workers within a step.
     threading.Thread(target=run, name="mebp-ray", daemon=True).start()
     is_stopping = is_last = False
-    while not is_last:
-        is_last = ended.is_set()
-        for line, error in ray.get(desk.take_lines.remote()):
-            say(line, error=error)
-        try:
+    with watched() as interrupts:
+        while not is_last:
+            is_last = ended.is_set()
+            for line, error in ray.get(desk.take_lines.remote()):
+                say(line, error=error)
             ended.wait(_LOOKS_EVERY)
-        except KeyboardInterrupt:
-            if is_stopping:
-                raise
-            is_stopping = True
-            desk.stop.remote()
+            if interrupts.pressed and not is_stopping:
+                is_stopping = True
+                desk.stop.remote()
     refusal, restarts = ray.get([desk.refusal.remote(), desk.restarts.remote()])
     if refusal:
         raise Error(refusal)
