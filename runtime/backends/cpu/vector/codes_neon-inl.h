@@ -9,7 +9,9 @@
 #define MEBP_CODES_NEON_INL_H
 #endif
 
+#include "runtime/backends/cpu/products/bf16_products.h"
 #include "runtime/backends/cpu/vector/simd-inl.h"
+#include "runtime/backends/cpu/vector/tile-inl.h"
 
 #include <arm_neon.h>
 
@@ -55,6 +57,48 @@ HWY_INLINE void widenCodes(const uint8_t *codes, float32x4_t (&first)[4], float3
   } else {
     widenBytes(bytes, first);
     widenBytes(vld1q_u8(codes + 16), second);
+  }
+}
+
+// `parts` codes of a row lie in each of `width` lanes: of four bits the two of a byte.
+template <bool fourBits> struct CodeOrder {
+  static constexpr int bits = fourBits ? 4 : 8, parts = fourBits ? 2 : 1;
+  static constexpr int64_t width = panelWidth / parts;
+  static constexpr float scaleOf(int) { return 1.0f; }
+};
+
+// Rows of the weight that meet so many rows of x together: the codes of a row take eight of 32 registers.
+constexpr int codeRowsAtOnce(int rows) { return 4 / (rows == 3 ? 2 : rows); }
+
+// sums[w][r] += scales[w] (x_r codes[w]), of the next group. Scales of rows are scaleStride apart, rows of x xStride.
+template <int Rows, int Width, bool fourBits, bool whole>
+HWY_INLINE void addCodes(const uint8_t *(&codes)[Width], const float *x, int64_t xStride, const float *scales,
+                         int64_t scaleStride, int64_t, FloatVector (&sums)[Width][Rows]) {
+  static_assert(CodeOrder<fourBits>::parts * CodeOrder<fourBits>::width == panelWidth);
+  constexpr int64_t half = panelWidth / 2;
+  const FloatTag d;
+#pragma GCC unroll 4
+  for (int w = 0; w < Width; ++w) {
+    __builtin_prefetch(codes[w] + CodeFactors::ahead, 0, 3);
+    float32x4_t first[4], second[4];
+    widenCodes<fourBits>(codes[w], first, second);
+    codes[w] += panelWidth * CodeOrder<fourBits>::bits / 8;
+    FloatVector products[Rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+      products[r] = hn::Zero(d);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < half; i += lanes)
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+        const float *from = x + r * xStride + i;
+        products[r] = hn::MulAdd(FloatVector(first[i / lanes]), hn::LoadU(d, from), products[r]);
+        products[r] = hn::MulAdd(FloatVector(second[i / lanes]), hn::LoadU(d, from + half), products[r]);
+      }
+    const FloatVector scale = hn::Set(d, scales[w * scaleStride]);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+      sums[w][r] = hn::MulAdd(scale, products[r], sums[w][r]);
   }
 }
 

@@ -40,7 +40,7 @@ struct FloatFactors {
   // registers are as few as they can be.
   static constexpr int64_t tileRows = 24, depthBlock = 256, depthStep = depthBlock;
   static constexpr bool wholeTiles = true;
-  static_assert(tileRows % HWY_NAMESPACE::tileRows == 0);
+  static_assert(tileRows % registerRows == 0 && tileRows <= ProductWorkspace<float>::tileRows);
   LeftMatrix matrix;
 
   void begin() const {}

@@ -64,6 +64,13 @@ HWY_INLINE FloatVector widen(LaneVector<uint16_t> halves) {
 HWY_INLINE FloatVector loadWide(const float *from) { return hn::LoadU(FloatTag(), from); }
 HWY_INLINE FloatVector loadWide(const uint16_t *from) { return widen(hn::LoadU(LaneTag<uint16_t>(), from)); }
 
+// The first `count` of a vector's floats, zeros beyond, where memory may be read.
+HWY_INLINE FloatVector loadWithin(const float *from, int64_t count) {
+  const FloatTag d;
+  const FloatVector all = hn::LoadU(d, from);
+  return count >= lanes ? all : hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), all);
+}
+
 // As format::floatToBfloat.
 HWY_INLINE LaneVector<uint16_t> roundToBf16(FloatVector value) {
   const LaneTag<uint32_t> d;

@@ -21,14 +21,15 @@ HWY_BEFORE_NAMESPACE();
 namespace mebp::cpu::HWY_NAMESPACE {
 
 constexpr int64_t panelWidth = 32;
+constexpr int64_t lineOfHalves = 32; // of the caches, in numbers of BF16
 
 // What fits the registers: rows * vectors accumulators, `vectors` of B and one of A.
 #if HWY_TARGET == HWY_AVX3
-constexpr int tileRows = 12, tileVectors = 2;
+constexpr int registerRows = 12, registerVectors = 2;
 #elif HWY_TARGET == HWY_NEON
-constexpr int tileRows = 6, tileVectors = 4;
+constexpr int registerRows = 6, registerVectors = 4;
 #else
-constexpr int tileRows = 6, tileVectors = 2;
+constexpr int registerRows = 6, registerVectors = 2;
 #endif
 
 // Calls body(first row, how many) for tiles of at most `most` rows. Even shares rather than a thin rest, where a thin
@@ -63,7 +64,7 @@ struct LeftMatrix {
     if (tensor.storage == Storage::F32)
       return rows;
     int64_t fitting = transposed ? roomFloats / count / lanes * lanes : roomFloats / wholeVectors(count);
-    return std::min<int64_t>({rows, tileRows, fitting});
+    return std::min<int64_t>({rows, registerRows, fitting});
   }
 
   // Rows [row, row + rows) of [depth, depth + count): where they lie, or where they are BF16 widened into `room`, which
@@ -91,9 +92,9 @@ private:
     int64_t whole = std::min(stride, left / lanes * lanes); // what lies beyond the block in the row makes whole vectors
     const uint16_t *from = (rowOf(tensor, row) + column).halves();
     float *to = room;
-    const int64_t next = rows * tensor.stride; // the rows that are asked for next come meanwhile
+    const int64_t next = transposed ? columns : rows * tensor.stride; // what is asked for next comes meanwhile
     for (int64_t r = 0; r < rows; ++r, from += tensor.stride, to += stride) {
-      for (int64_t c = 0; c < columns; c += 32)
+      for (int64_t c = 0; c < columns; c += lineOfHalves)
         __builtin_prefetch(from + next + c, 0, 3);
       for (int64_t c = 0; c < whole; c += lanes)
         hn::Store(widen(loadSome(from + c, lanes)), d, to + c);
@@ -197,10 +198,10 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
       return multiplyRowCount<Rows - 1>(count, columns, depth, left, panel, panelStride, out, outStride, accumulate);
   if (columns <= lanes)
     multiplyRegisters<Rows, 1>(depth, left, panel, panelStride, out, outStride, accumulate);
-  else if (tileVectors > 2 && columns <= 2 * lanes) // LoRA's rank of 8
+  else if (registerVectors > 2 && columns <= 2 * lanes) // LoRA's rank of 8
     multiplyRegisters<Rows, 2>(depth, left, panel, panelStride, out, outStride, accumulate);
   else
-    multiplyRegisters<Rows, tileVectors>(depth, left, panel, panelStride, out, outStride, accumulate);
+    multiplyRegisters<Rows, registerVectors>(depth, left, panel, panelStride, out, outStride, accumulate);
 }
 
 // out[rows, columns] (+)= left[rows, depth] panel[depth, columns], any number of rows. Columns are rounded up to whole
@@ -209,10 +210,10 @@ void multiplyRowCount(int64_t count, int64_t columns, int64_t depth, LeftOperand
 template <typename Element>
 void multiplyTile(int64_t rows, int64_t columns, int64_t depth, LeftOperand left, const Element *panel,
                   int64_t panelStride, float *out, int64_t outStride, bool accumulate) {
-  for (int64_t column = 0; column < columns; column += tileVectors * lanes)
-    forEachTile(rows, tileRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
-      multiplyRowCount<tileRows>(height, columns - column, depth, left.at(first, 0), panel + column, panelStride,
-                                 out + first * outStride + column, outStride, accumulate);
+  for (int64_t column = 0; column < columns; column += registerVectors * lanes)
+    forEachTile(rows, registerRows, false, [&](int64_t first, int64_t height) HWY_ATTR {
+      multiplyRowCount<registerRows>(height, columns - column, depth, left.at(first, 0), panel + column, panelStride,
+                                     out + first * outStride + column, outStride, accumulate);
     });
 }
 
