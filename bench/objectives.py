@@ -176,7 +176,7 @@ def claims_table(claims: list[Claim]) -> list[str]:
     rows = []
     for each in claims:
         spread = each.measured
-        several = f" ({spread.low:.2f} to {spread.high:.2f})" if spread.low != spread.high else ""
+        several = f" ({spread.extent()})" if spread.low != spread.high else ""
         rows.append(f"| {each.text} | {each.bound} | {spread.median:.3g}{several} |")
     return ["| ratio | wanted | measured |", "| --- | --- | --- |", *rows]
 

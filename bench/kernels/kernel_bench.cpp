@@ -2,7 +2,8 @@
 //
 // Speed of the kernels that a training step spends its time in, at SmolLM2's shapes and, of the linear layers, at
 // Qwen2.5-0.5B's, with activations in f32 and in bf16. Arguments of the matrix products: rows, inputs, outputs; threads
-// come from MEBP_BENCH_THREADS, by default one for each core.
+// come from MEBP_BENCH_THREADS, by default one for each core that the process may use.
+#include "platform/platform.h"
 #include "runtime/backends/cpu/choice.h"
 #include "runtime/backends/cpu/kernel/row.h"
 #include "runtime/backends/cpu/machine.h"
@@ -14,7 +15,6 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 using namespace mebp::cpu;
@@ -29,7 +29,7 @@ public:
 
   static uint32_t threads() {
     const char *asked = std::getenv("MEBP_BENCH_THREADS");
-    return asked ? static_cast<uint32_t>(std::strtoul(asked, nullptr, 10)) : std::thread::hardware_concurrency();
+    return asked ? static_cast<uint32_t>(std::strtoul(asked, nullptr, 10)) : mebp::platform::availableThreads();
   }
   Context context() const { return machine.contextOf(tokens, 0, isDecoding); }
 

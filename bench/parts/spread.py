@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a value that was measured several times, as tables have it."""
+"""Median and range of a value that was measured several times, as tables show them."""
 
 import statistics
 from collections.abc import Iterable
@@ -20,5 +20,5 @@ class Spread:
     def extent(self, digits: int = 2) -> str:
         return f"{self.low:.{digits}f} to {self.high:.{digits}f}"
 
-    def describe(self, digits: int = 2) -> str:
-        return f"{self.median:.{digits}f} ({self.extent(digits)})"
+    def describe(self) -> str:
+        return f"{self.median:.2f} ({self.extent()})"

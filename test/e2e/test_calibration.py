@@ -103,16 +103,21 @@ def test_rates_of_other_numbers_of_threads_lie_between(exported, found, tmp_path
     assert twelve == six
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process keeps to its cores on Linux alone")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="a process keeps to some of several cores on Linux alone",
+)
 def test_a_plan_is_for_the_cores_that_the_process_may_use(exported, found, tmp_path):
     rates = {**found, "nanoseconds": {name: [[4e3] * 4, [1e3] * 4] for name in found["nanoseconds"]}, "threads": [1, 4]}
     cores = os.sched_getaffinity(0)
+    one, every = (predict(exported, tmp_path, rates, "--threads", count) for count in (1, len(cores)))
+    assert every < one
     os.sched_setaffinity(0, {min(cores)})
     try:
-        assert predict(exported, tmp_path, rates) == predict(exported, tmp_path, rates, "--threads", 1)
+        assert predict(exported, tmp_path, rates) == one
     finally:
         os.sched_setaffinity(0, cores)
-    assert predict(exported, tmp_path, rates) == predict(exported, tmp_path, rates, "--threads", len(cores))
+    assert predict(exported, tmp_path, rates) == every
 
 
 def test_a_last_chunk_costs_what_it_has(exported, found, tmp_path):

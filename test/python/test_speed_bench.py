@@ -333,7 +333,9 @@ def test_rates_come_from_what_the_programs_print():
         "f32 FMA": {"1": 230.5e9, "2": 450e9},
         "bf16 dots": {"2": 900e9},
     }
-    measured = [{"name": "linear/bf16/256/896/4864/real_time", "FLOP/s": 4e11}]
+    name = "linear/bf16/256/896/4864/real_time"
+    runs = [{"name": name, "run_type": "iteration", "FLOP/s": rate} for rate in (3e11, 4e11, 2e11)]
+    measured = [*runs, {"name": f"{name}_mean", "run_type": "aggregate", "FLOP/s": 5e11}]
     assert parse_kernel_bench(json.dumps({"benchmarks": measured})) == {"linear/896x4864": 4e11}
 
 
