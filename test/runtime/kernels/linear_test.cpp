@@ -54,7 +54,9 @@ TEST_P(Linear, InputGradient) {
 
 // One token of each sequence: few rows, a weight that is read once, by one thread or, where it is large, by all.
 TEST_P(Linear, OneToken) {
-  constexpr Shape few[] = {{1, 600, 500}, {2, 545, 520}, {3, 64, 4100}, {4, 2000, 140}, {5, 300, 70}, {1, 33, 3}};
+  // Groups of 32 that fill whole vectors, and that leave one or more.
+  constexpr Shape few[] = {{1, 600, 500}, {2, 545, 520}, {3, 64, 4100}, {4, 2000, 140}, {5, 300, 70}, {1, 33, 3},
+                           {1, 128, 40},  {2, 256, 33},  {3, 160, 5},   {4, 288, 7},    {1, 896, 36}};
   for (Shape shape : few) {
     Value x = Value::random(shape.rows, shape.inputs, 1), w = Value::weight(shape.outputs, shape.inputs, GetParam(), 2);
     Value addend = Value::random(shape.rows, shape.outputs, 4), low = Value::random(shape.rows, 8, 5, 0.2f);

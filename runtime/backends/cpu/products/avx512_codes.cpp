@@ -59,7 +59,7 @@ inline void beginGroups(const CodeFactors &factors, const uint16_t *scales, cons
 }
 
 // A vector of a row's codes, and the groups that they are of.
-template <bool fourBits> struct Codes {
+template <bool fourBits> struct CodeVector {
   static constexpr int64_t groups = fourBits ? 4 : 2, groupBytes = groupSize >> fourBits;
 
   // sums[r] += scale (x_r code), of the first `count` groups; scales beyond are zeros.
@@ -82,7 +82,8 @@ template <bool fourBits> struct Codes {
       __m512 product = _mm512_setzero_ps();
 #pragma GCC unroll 4
       for (int n = 0; n < 4; ++n)
-        product = multiplyAdd(product, _mm512_loadu_si512(x + (fourBits ? n : n / 2) * CodeFactors::width), values[n]);
+        product =
+            multiplyAdd(product, _mm512_loadu_si512(x + (fourBits ? n : n / 2) * CodeFactors::lanesOfCodes), values[n]);
       sums[r] = _mm512_fmadd_ps(scale, product, sums[r]);
     }
   }
@@ -93,11 +94,11 @@ template <int Rows, bool fourBits> void multiply(const CodeFactors &factors, int
   if constexpr (Rows > 1)
     if (factors.rows < Rows)
       return multiply<Rows - 1, fourBits>(factors, row, count, tile);
-  using Row = Codes<fourBits>;
+  using Vector = CodeVector<fourBits>;
   const Tensor &w = factors.w;
   const Tables tables = makeTables();
   const int64_t groups = factors.groups;
-  const uint8_t *codes = static_cast<const uint8_t *>(w.data) + row * groups * Row::groupBytes;
+  const uint8_t *codes = static_cast<const uint8_t *>(w.data) + row * groups * Vector::groupBytes;
   const uint16_t *scales = w.scales + row * groups, *minima = w.minima + row * groups;
   for (int64_t i = 0; i < count; ++i, scales += groups, minima += groups) {
     __m512 products[Rows];
@@ -113,13 +114,13 @@ template <int Rows, bool fourBits> void multiply(const CodeFactors &factors, int
                         sums);
     const uint16_t *x = factors.x;
     int64_t g = 0;
-    for (; g + Row::groups <= groups; g += Row::groups, x += Row::groups * groupSize, codes += 64) {
+    for (; g + Vector::groups <= groups; g += Vector::groups, x += Vector::groups * groupSize, codes += 64) {
       _mm_prefetch(codes + CodeFactors::ahead, _MM_HINT_T0);
-      Row::template add<Rows>(codes, factors.scales + g, Row::groups, tables, x, factors.depth, products);
+      Vector::template add<Rows>(codes, factors.scales + g, Vector::groups, tables, x, factors.depth, products);
     }
     if (g < groups) {
-      Row::template add<Rows>(codes, factors.scales + g, groups - g, tables, x, factors.depth, products);
-      codes += (groups - g) * Row::groupBytes;
+      Vector::template add<Rows>(codes, factors.scales + g, groups - g, tables, x, factors.depth, products);
+      codes += (groups - g) * Vector::groupBytes;
     }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {

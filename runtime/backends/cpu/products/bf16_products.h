@@ -18,15 +18,15 @@ struct CodeFactors {
   // Bytes of codes that are fetched before their turn: the CPU's own prefetching ends with each page.
   static constexpr int64_t ahead = 2048;
 
-  // x lies in the order of codes in lanes of 16 bits: the first ones of `width` lanes, then the second ones.
-  static constexpr int64_t width = 32, mostOrdered = 4 * width;
+  // x lies in the order of codes in lanes of 16 bits: the first ones of so many lanes, then the second ones.
+  static constexpr int64_t lanesOfCodes = 32, depthUnit = 4 * lanesOfCodes;
 
   const Tensor &w;
   int64_t rows, groups; // of x; of a row of w
   const uint16_t *x;    // [rows, depth], zeros beyond w's columns
-  int64_t depth;        // a multiple of mostOrdered
+  int64_t depth;        // a multiple of depthUnit
   const float *sums;    // [rows, groups], of x in each group
-  float *scales;        // room for eight more than groups
+  float *scales;        // room for eight more than groups, which may be read
 };
 
 struct Bf16Products {

@@ -24,12 +24,16 @@ constexpr int64_t thinRows = CodeFactors::maximumRows;
 
 // What a task has in its workspace, and behind it what all tasks read in the first thread's.
 struct ThinWorkspace {
-  static constexpr int64_t thinWidth = 4, apart = 32; // floats, so that no thread writes beside what others read
-  int64_t depth, groups;                              // of a row, in whole orders of codes; in whole groups
-  float *lowPanel, *lowRoom;                          // of a product of low rank
-  float *scales, *minima;                             // [thinWidth, groups], of rows of the weight
-  float *x;    // [rows, depth], in the order in which codes are multiplied; halves of them in bf16
-  float *sums; // [rows, groups], of x in each group; a whole vector may be read from the last one on
+  // Floats behind what a thread writes: no other reads beside it, and a whole vector may be read from the last one on.
+  static constexpr int64_t thinWidth = 4, apart = 32;
+  static_assert(apart >= lanes && apart >= 8);
+
+  int64_t depth;             // of a row of x that is laid out
+  int64_t groups;            // of a row of the weight
+  float *lowPanel, *lowRoom; // of a product of low rank
+  float *scales, *minima;    // [thinWidth, groups], of rows of the weight
+  float *x;                  // [rows, depth], in the order in which codes are multiplied; halves of them in bf16
+  float *sums;               // [rows, groups], of x in each group; a whole vector may be read from the last one on
 
   ThinWorkspace(unsigned char *workspace, int64_t rows, const Tensor &w)
       : depth(depthOf(w)), groups(groupsOf(w)), lowPanel(reinterpret_cast<float *>(workspace)),
@@ -38,16 +42,17 @@ struct ThinWorkspace {
 
   uint16_t *halves() const { return reinterpret_cast<uint16_t *>(x); }
 
-  // Not a weight with other groups than those that files have.
-  static bool fits(int64_t rows, const Tensor &w) {
+  // Beside what a caller has reserved at its end, in bytes. Not a weight with other groups than those that files have.
+  static bool fits(int64_t rows, const Tensor &w, int64_t reserved = 0) {
     const int64_t floats =
         LowRank::panelFloats + thinRows * maximumLowRank + 2 * scalesOf(w) + rows * (depthOf(w) + groupsOf(w)) + lanes;
-    return floats * int64_t{sizeof(float)} <= int64_t{workspaceBytes} && (!quantized(w) || w.group == panelWidth);
+    return floats * int64_t{sizeof(float)} + reserved <= int64_t{workspaceBytes} &&
+           (!quantized(w) || w.group == panelWidth);
   }
 
 private:
   static int64_t depthOf(const Tensor &w) {
-    return ceilDivide(w.stride, CodeFactors::mostOrdered) * CodeFactors::mostOrdered;
+    return ceilDivide(w.stride, CodeFactors::depthUnit) * CodeFactors::depthUnit;
   }
   static int64_t groupsOf(const Tensor &w) { return quantized(w) ? w.stride / w.group : 0; }
   static int64_t scalesOf(const Tensor &w) { return (ceilDivide(thinWidth * groupsOf(w), apart) + 1) * apart; }
@@ -85,7 +90,7 @@ HWY_INLINE void separate(const float *HWY_RESTRICT x, int64_t width, const Store
 template <int parts, int64_t width, typename Element, typename Place>
 void layOut(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, const ThinWorkspace &thin, Element *out,
             const Place &place) {
-  constexpr int64_t ordered = parts * width, block = CodeFactors::mostOrdered;
+  constexpr int64_t ordered = parts * width, block = CodeFactors::depthUnit;
   static_assert(block % ordered == 0 && block % panelWidth == 0);
   auto placeAt = [&](int n, int64_t lane, FloatVector value) HWY_ATTR { place(n, value, out + n * width + lane); };
   for (int64_t r = 0; r < rows; ++r) {
@@ -119,7 +124,7 @@ inline void layOutCodes(const Tensor &x, int64_t row, int64_t rows, const Tensor
 }
 inline void layOutHalves(const Tensor &x, int64_t row, int64_t rows, const Tensor &w, const ThinWorkspace &thin) {
   auto lay = [&](auto parts) HWY_ATTR {
-    layOut<parts, CodeFactors::width>(
+    layOut<parts, CodeFactors::lanesOfCodes>(
         x, row, rows, w, thin, thin.halves(),
         [](int, FloatVector value, uint16_t *to) HWY_ATTR { hn::StoreU(roundToBf16(value), LaneTag<uint16_t>(), to); });
   };
@@ -165,8 +170,9 @@ HWY_NOINLINE void multiplyCodes(const GroupedColumns &columns, int64_t row, cons
   int64_t k = 0;
   for (; k + ordered <= thin.groups * panelWidth; k += ordered)
     add(k, std::true_type());
-  if (k < thin.groups * panelWidth)
-    add(k, std::false_type());
+  if constexpr (ordered > panelWidth)
+    if (k < thin.groups * panelWidth)
+      add(k, std::false_type());
 #pragma GCC unroll 4
   for (int w = 0; w < Width; ++w)
 #pragma GCC unroll 4

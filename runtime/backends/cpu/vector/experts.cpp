@@ -192,7 +192,7 @@ void ExpertLinear(const Call &call, const Context &context) {
                      {bias, expert * outputs}};
     };
     withExpert(layout, w, expert, true, [&](const RightMatrix &right) HWY_ATTR {
-      if (!context.isDecoding || right.step != 1 || !ThinWorkspace::fits(1, right.w))
+      if (!context.isDecoding || right.step != 1 || !ThinWorkspace::fits(1, right.w, listBytes))
         return multiplyListed(context, {x, list, ids.columns, layout.inputs}, count, right, finishFrom(list));
       // Each by itself, as they would be in other company.
       const Bf16Products *products = productsOf(x, w, context);
