@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of preferences and rewards that are killed with -9 at random moments go on with the same bits and rollouts,
-whatever the number of threads. `make test` kills a run of each objective once, `make soak` (MEBP_SOAK) ten times."""
+whatever the number of threads. A run of each objective is killed once, in `make soak` (MEBP_SOAK) ten times."""
 
 import json
 import random

@@ -3,6 +3,7 @@
 
 import logging
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def fit(
 
     Ray is the one that ray.init or RAY_ADDRESS names; without them it is started on this machine for the call, with as
     many CPUs as the workers ask for. Ctrl-C is seen when the step has ended: state and adapter are saved, then
-    KeyboardInterrupt is raised; a second one ends the workers at once.
+    KeyboardInterrupt is raised; SIGTERM and SIGHUP take their course likewise. A second one ends the workers at once.
 
     Raises mebp.Error for what mebp.train raises it for, before Ray is started where it is an option; where Ray has no
     restart left; and where Ray is not installed.
@@ -84,7 +85,12 @@ def fit(
             asked = {"options": plain, "folder": os.getcwd(), "progress": progress}
             with _desk() as desk:
                 trainer = _trainer({**asked, "desk": desk}, counts, training.threads or 1, max_failures, scratch)
-                return _watched(trainer, desk, max_failures)
+                done, stopped_by = _watched(trainer, desk, max_failures)
+    if stopped_by == signal.SIGINT:
+        raise KeyboardInterrupt(f"stopped after step {done.steps}")
+    if stopped_by is not None:
+        signal.raise_signal(stopped_by)
+    return done
 
 
 def _counts(workers: object) -> tuple[int, int]:
@@ -184,7 +190,8 @@ def _trainer(
     )
 
 
-def _watched(trainer: "DataParallelTrainer", desk: "ActorHandle", max_failures: int) -> Fit:
+def _watched(trainer: "DataParallelTrainer", desk: "ActorHandle", max_failures: int) -> tuple[Fit, int | None]:
+    """What the run did, and the signal that stopped it."""
     import ray
 
     found: list[Result | BaseException] = []
@@ -197,17 +204,17 @@ def _watched(trainer: "DataParallelTrainer", desk: "ActorHandle", max_failures: 
             found.append(error)
         ended.set()
 
-    # In the main thread Ray would take Ctrl-C, and end the workers within a step.
-    threading.Thread(target=run, name="mebp-ray", daemon=True).start()
-    is_stopping = is_last = False
+    stopped_by, is_last = None, False
     with watched() as interrupts:
+        # In the main thread Ray would take Ctrl-C, and end the workers within a step.
+        threading.Thread(target=run, name="mebp-ray", daemon=True).start()
         while not is_last:
             is_last = ended.is_set()
             for line, error in ray.get(desk.take_lines.remote()):
                 say(line, error=error)
             ended.wait(_LOOKS_EVERY)
-            if interrupts.pressed and not is_stopping:
-                is_stopping = True
+            if interrupts.pressed and not (stopped_by or is_last):
+                stopped_by = interrupts.signal
                 desk.stop.remote()
     refusal, restarts = ray.get([desk.refusal.remote(), desk.restarts.remote()])
     if refusal:
@@ -216,10 +223,8 @@ def _watched(trainer: "DataParallelTrainer", desk: "ActorHandle", max_failures: 
     if isinstance(result, BaseException):
         raise _given_up(result, max_failures) from result
     told = result.return_value
-    if is_stopping:
-        raise KeyboardInterrupt(f"stopped after step {told['steps']}")
     kept = told.pop("kept")
-    return Fit(kept and Path(kept), restarts=restarts, **told)
+    return Fit(kept and Path(kept), restarts=restarts, **told), stopped_by
 
 
 def _given_up(error: BaseException, max_failures: int) -> Error:
