@@ -7,12 +7,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" MEBP_ALL_JUDGES=1 # where a reference is missing, its tests fail
 
-# The aim is 15 minutes: lower them as tests become faster.
+# Two slow cores that others share take twice as long as usual. The aim is 15: lower them as tests become faster.
 if [ -n "${MEBP_ALL_CASES:-}" ]; then
-  most_minutes=${MEBP_TEST_MINUTES:-120}
+  most_minutes=${MEBP_TEST_MINUTES:-150}
 else
   export MEBP_DRAW_CASES=1
-  most_minutes=${MEBP_TEST_MINUTES:-60}
+  most_minutes=${MEBP_TEST_MINUTES:-80}
 fi
 results=()
 failed=0
