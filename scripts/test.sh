@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds, runs the tests, goes on after a failure, and ends with the minutes of each part. It fails where all of them took
-# more than MEBP_TEST_MINUTES though ccache had nearly all that was compiled. Of each file of test/e2e it tries half of the
-# tests, others for each commit (test/support/draw.py); MEBP_ALL_CASES=1 has it try all.
+# more than MEBP_TEST_MINUTES though ccache had nearly all that was compiled. Of each file of test/e2e (test/support/draw.py)
+# and of the kernels on AArch64 it tries half, another half for each commit; MEBP_ALL_CASES=1 has it try all.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" MEBP_ALL_JUDGES=1 # where a reference is missing, its tests fail

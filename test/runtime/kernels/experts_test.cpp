@@ -110,15 +110,14 @@ TEST_P(Experts, InputGradients) {
   });
 }
 
-// Rows of which the workspace has room for one, but for the list of slots that lies at its end.
+// A row of which the workspace has room for one, but for the list of slots that lies at its end.
 TEST(ExpertsOfLongRows, LeaveTheListOfSlotsAlone) {
-  for (Storage storage : {Storage::Int4, Storage::Int8})
-    for (int64_t inputs : {98'912, 99'488, 100'352}) {
-      constexpr int64_t experts = 3, slots = 2, outputs = 2;
-      const Value chosen = ids({1, slots, experts, inputs, outputs}, Choice::Distinct);
-      const Value x = Value::random(1, inputs, 1), w = Value::weight(experts * outputs, inputs, storage, 2);
-      expectAgreement({"expert_linear", {x, w, chosen}, {Value::constant(1, slots * outputs, 0)}, {}, 1, {}, 0, true});
-    }
+  constexpr int64_t experts = 3, slots = 2, inputs = 100'352, outputs = 1;
+  const Value chosen = ids({1, slots, experts, inputs, outputs}, Choice::Distinct), x = Value::random(1, inputs, 1);
+  for (Storage storage : {Storage::Int4, Storage::Int8}) {
+    const Value w = Value::weight(experts * outputs, inputs, storage, 2);
+    expectAgreement({"expert_linear", {x, w, chosen}, {Value::constant(1, slots * outputs, 0)}, {}, 1, {}, 0, true});
+  }
 }
 
 // As PEFT lays out lora_B: column k E + e of [O,K·E] is the k-th of expert e.
