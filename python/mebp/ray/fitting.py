@@ -3,7 +3,6 @@
 
 import logging
 import os
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from mebp.extras import need_packages
 from mebp.ray.desk import Desk
 from mebp.ray.worker import work
 from mebp.training.call import converted
-from mebp.training.interrupts import watched
+from mebp.training.interrupts import answer, watched
 from mebp.training.lists import lists_as_files
 from mebp.training.options import TrainingOptions
 from mebp.training.request import Request
@@ -86,10 +85,7 @@ def fit(
             with _desk() as desk:
                 trainer = _trainer({**asked, "desk": desk}, counts, training.threads or 1, max_failures, scratch)
                 done, stopped_by = _watched(trainer, desk, max_failures)
-    if stopped_by == signal.SIGINT:
-        raise KeyboardInterrupt(f"stopped after step {done.steps}")
-    if stopped_by is not None:
-        signal.raise_signal(stopped_by)
+    answer(stopped_by, f"stopped after step {done.steps}")
     return done
 
 

@@ -2,13 +2,13 @@
 """`mebp train` as a call."""
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mebp.numbers import checked
+from mebp.training.interrupts import answer
 from mebp.training.lists import lists_as_files
 from mebp.training.loop import Callback, TrainingRun
 from mebp.training.options import convert, find_name
@@ -65,11 +65,8 @@ def train(
     """
     with lists_as_files({"bundle": bundle, "data": data, **options}) as given:
         run = Request.of(converted(given)).run(callback, progress)
-    if run.signal == signal.SIGINT:
-        raise KeyboardInterrupt(f"stopped after step {run.session.steps}" if run.session else "a restart of what a "
-                                "signal has stopped")  # fmt: skip
-    if run.signal is not None:
-        signal.raise_signal(run.signal)
+    told = f"stopped after step {run.session.steps}" if run.session else "a restart of what a signal has stopped"
+    answer(run.signal, told)
     return run
 
 

@@ -53,6 +53,15 @@ def watched() -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
+def answer(number: int | None, told: str) -> None:
+    """Lets the signal that stopped a run take its course, once all is saved: Ctrl-C raises KeyboardInterrupt with what
+    is `told`. Nothing where there was none."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(told)
+    if number is not None:
+        signal.raise_signal(number)
+
+
 class Pauses:
     """A signal that asks a run to give its memory back, and, or SIGCONT, to go on."""
 
